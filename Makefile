@@ -47,8 +47,10 @@ $(PEERS): $(READY)
 demo: $(SEARCH)
 	$(BIN)/sightline demo
 
-# Test processes must collect tests in the same order, and have a core each.
+# Test processes must collect tests in the same order, and have a core each. Tests start many processes of Python, which
+# are to find their modules compiled, whatever the environment says.
 test: export PYTHONHASHSEED := 0
+test: export PYTHONDONTWRITEBYTECODE :=
 test: export OMP_NUM_THREADS := 1
 test: $(READY)
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder

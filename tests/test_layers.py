@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
@@ -70,7 +71,7 @@ def imports(module: str) -> Iterator[Import]:
     lazy: set[int] = set()
     types_only: set[int] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and id(node) not in lazy:
             lazy |= _inside(node)
         elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             types_only |= _inside(node)
@@ -92,7 +93,10 @@ def _inside(node: ast.AST) -> set[int]:
     return {id(child) for child in ast.walk(node)} - {id(node)}
 
 
-EVERY = [one for module in MODULES for one in imports(module)]
+@cache
+def every() -> list[Import]:
+    """All imports; found when a test asks, because every process that runs tests imports this file."""
+    return [one for module in MODULES for one in imports(module)]
 
 
 def package(module: str) -> str:
@@ -107,7 +111,7 @@ def test_every_package_has_a_layer() -> None:
 def test_imports_point_downwards() -> None:
     height = {name: place for place, layer in enumerate(LAYERS) for name in layer}
     upwards = []
-    for one in EVERY:
+    for one in every():
         own, other = package(one.module), package(one.imported)
         is_below = height.get(own, len(LAYERS)) > height[other]
         is_version = one.imported == "sightline"  # __version__, or the public API from a command
@@ -119,7 +123,7 @@ def test_imports_point_downwards() -> None:
 def test_searching_needs_no_training() -> None:
     strays = [
         str(one)
-        for one in EVERY
+        for one in every()
         if package(one.imported) in TRAINING
         and package(one.module) not in TRAINING
         and package(one.imported)
@@ -129,19 +133,23 @@ def test_searching_needs_no_training() -> None:
 
 
 def test_what_needs_torch_is_imported_when_it_is_needed() -> None:
-    wrong = [str(one) for one in EVERY if one.at_once and one.module in MAY_TRAIN and package(one.imported) in TRAINING]
+    wrong = [
+        str(one) for one in every() if one.at_once and one.module in MAY_TRAIN and package(one.imported) in TRAINING
+    ]
     assert wrong == []
 
 
 def test_only_two_modules_reach_the_gpu_backend() -> None:
-    reaching = {one.module for one in EVERY if package(one.imported) == "kernels" and package(one.module) != "kernels"}
+    reaching = {
+        one.module for one in every() if package(one.imported) == "kernels" and package(one.module) != "kernels"
+    }
     assert reaching == GPU
 
 
 @pytest.mark.parametrize("lazy", [False, True], ids=["at once", "with imports inside functions"])
 def test_no_two_modules_need_each_other(lazy: bool) -> None:
     graph: dict[str, set[str]] = {}
-    for one in EVERY:
+    for one in every():
         if (one.at_once or lazy) and one.imported not in (one.module, "sightline"):  # which has __version__
             graph.setdefault(one.module, set()).add(one.imported)
     try:

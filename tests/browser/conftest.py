@@ -1,7 +1,7 @@
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ LIMITS = limits(seconds=60)
 PATIENCE_MS = 60_000  # of a machine that has other things to do
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 Opener = Callable[..., Page]
+Filler = Callable[[Path, Sequence[str]], None]
 
 
 def executable() -> str:
@@ -47,7 +48,7 @@ def executable() -> str:
 
 
 @pytest.fixture(scope="session")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Some of the demo's pictures in folders, two of them with a date; indexed by the model that ships."""
     executable()
 
@@ -58,7 +59,12 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 _copy(PICTURES / f"{name}.jpg", folder / place / f"{name}.jpg", TAKEN.get(name))
         sightline.index(folder)
 
-    indexed = made_once(tmp_path_factory, "photos-of-the-demo", make)  # it takes ten seconds
+    return made_once(tmp_path_factory, "photos-of-the-demo", make)  # it takes ten seconds
+
+
+@pytest.fixture(scope="session")
+def photos(indexed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same pictures, for this process alone."""
     return Path(shutil.copytree(indexed, tmp_path_factory.mktemp("photos"), dirs_exist_ok=True))
 
 
@@ -76,6 +82,20 @@ def _copy(source: Path, target: Path, taken: str | None) -> None:
 def opened(photos: Path) -> Iterator[ServedCollection]:
     with opening(photos, LIMITS) as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def fill(indexed: Path, opened: ServedCollection) -> Filler:
+    """Puts some of the pictures into a folder and indexes them there, from the vectors that they have already."""
+
+    def filler(folder: Path, names: Sequence[str]) -> None:
+        shutil.copytree(indexed / ".sightline", folder / ".sightline")
+        for name in names:
+            (picture,) = indexed.rglob(f"{name}.jpg")
+            shutil.copy(picture, folder)
+        assert sightline.index(folder, model=opened.model).encoded == 0
+
+    return filler
 
 
 @pytest.fixture(scope="session")

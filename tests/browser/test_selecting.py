@@ -8,23 +8,18 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-import sightline
-from browser.conftest import LIMITS, Opener
+from browser.conftest import LIMITS, Filler, Opener
 from browser.page import first, search, serious, settled, tiles
 from server.served import opening, served
-from sightline.demo import PICTURES
 from sightline.server.app import create_app
-from sightline.server.run import ServedCollection
 
-NAMES = ("owl", "dog", "coffee", "horses", "cat-face", "great-wall")
+NAMES = ("owl", "dog", "coffee", "horses", "cat-face", "red-panda")
 
 
 @pytest.fixture
-def own(opened: ServedCollection, tmp_path: Path) -> Iterator[str]:
+def own(fill: Filler, tmp_path: Path) -> Iterator[str]:
     """Where six pictures are served that a test may put into albums."""
-    for name in NAMES:
-        (tmp_path / f"{name}.jpg").write_bytes((PICTURES / f"{name}.jpg").read_bytes())
-    sightline.index(tmp_path, model=opened.model)
+    fill(tmp_path, NAMES)
     with opening(tmp_path, LIMITS) as found, served(create_app(found.service)) as address:
         yield address
 

@@ -1,30 +1,24 @@
 """Several collections on one page."""
 
-import shutil
 from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import expect
 
-import sightline
-from browser.conftest import LIMITS, Opener
+from browser.conftest import LIMITS, Filler, Opener
 from browser.page import first, named, names, search, serious, settled, tiles
 from server.served import opening, served
-from sightline.demo import PICTURES
 from sightline.server.app import create_app
-from sightline.server.run import ServedCollection
 
 
 @pytest.fixture(scope="module")
-def several(opened: ServedCollection, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def several(fill: Filler, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where two collections are served, of two and three pictures."""
     base = tmp_path_factory.mktemp("several")
     folders = [base / "Pets", base / "Trips"]
     for folder, chosen in zip(folders, (("dog", "owl"), ("great-wall", "castle-on-the-water", "coffee")), strict=True):
         folder.mkdir()
-        for name in chosen:
-            shutil.copy(PICTURES / f"{name}.jpg", folder)
-        sightline.index(folder, model=opened.model)
+        fill(folder, chosen)
     with opening(folders, LIMITS) as found, served(create_app(found.service)) as address:
         yield address
 

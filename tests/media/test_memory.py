@@ -106,7 +106,6 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
 def test_large_images_are_decoded_one_after_the_other(tmp_path: Path) -> None:
     first = tmp_path / "0.png"
     Image.new("RGBA", (10_000, 9_000), (1, 2, 3, 128)).save(first, compress_level=1)
-    for number in range(1, 4):
-        (tmp_path / f"{number}.png").hardlink_to(first)
+    (tmp_path / "1.png").hardlink_to(first)
     done = subprocess.run([sys.executable, "-c", MEASURE, str(tmp_path)], capture_output=True, text=True, check=True)
     assert float(done.stdout) < 1000, "one takes 720 MB"

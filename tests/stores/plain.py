@@ -1,6 +1,7 @@
 """The plainest store there could be, a dict, and made-up items: what every real store is compared with."""
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,7 @@ from sightline.bundle.encoded import Encoded
 from sightline.stores.base import Ids, Neighbors, Shape
 
 SHAPE = Shape(embedding=12, fragments=5, states=3)
+LONGEST = 3
 
 
 def items(ids: npt.ArrayLike, shape: Shape = SHAPE) -> tuple[Ids, Encoded]:
@@ -19,22 +21,27 @@ def items(ids: npt.ArrayLike, shape: Shape = SHAPE) -> tuple[Ids, Encoded]:
     none to three fragments.
     """
     numbers = np.asarray(ids, dtype=np.int64)
-    longest = 3
     embedding = np.empty((len(numbers), shape.embedding), dtype=np.float32)
-    mask = np.zeros((len(numbers), longest), dtype=np.bool_)
-    fragments = np.full((len(numbers), longest, shape.fragments), np.nan, dtype=np.float32)
-    states = np.full((len(numbers), longest, shape.states), np.nan, dtype=np.float32)
-    for row, number in enumerate(numbers):
-        rng = np.random.default_rng(int(number))
-        embedding[row] = np.random.default_rng(int(number) % 7).integers(-2, 3, shape.embedding)
-        embedding[row] += rng.integers(0, 2, shape.embedding) * (number % 7 > 0)
-        embedding[row, 0] += 5
-        length = int(number % (longest + 1))
-        mask[row, :length] = True
-        fragments[row, :length] = rng.standard_normal((length, shape.fragments))
-        states[row, :length] = 40 * rng.standard_normal((length, shape.states))
+    mask = np.arange(LONGEST) < (numbers % (LONGEST + 1))[:, None]
+    fragments = np.full((len(numbers), LONGEST, shape.fragments), np.nan, dtype=np.float32)
+    states = np.full((len(numbers), LONGEST, shape.states), np.nan, dtype=np.float32)
+    for row, number in enumerate(numbers.tolist()):
+        embedding[row], own_fragments, own_states = _item(number, shape)
+        fragments[row, : len(own_fragments)], states[row, : len(own_states)] = own_fragments, own_states
     embedding /= np.linalg.norm(embedding, axis=1, keepdims=True)
     return numbers, Encoded(embedding, mask, fragments, states)
+
+
+@lru_cache(maxsize=10_000)
+def _item(number: int, shape: Shape) -> tuple[Float32Array, Float32Array, Float32Array]:
+    """The embedding of an item before it is scaled, its fragments and its states."""
+    rng = np.random.default_rng(number)
+    embedding = np.random.default_rng(number % 7).integers(-2, 3, shape.embedding).astype(np.float32)
+    embedding += rng.integers(0, 2, shape.embedding) * (number % 7 > 0)
+    embedding[0] += 5
+    length = number % (LONGEST + 1)
+    fragments = rng.standard_normal((length, shape.fragments)).astype(np.float32)
+    return embedding, fragments, (40 * rng.standard_normal((length, shape.states))).astype(np.float32)
 
 
 def queries(seed: int, count: int, dim: int = SHAPE.embedding) -> Float32Array:

@@ -1,6 +1,8 @@
 """A writing process may die at any moment; readers may look on at any moment."""
 
+import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -16,12 +18,25 @@ from stores.plain import SHAPE, Plain, check_found, items, queries
 from stores.test_any_store import check_whole
 
 KILLS = 30
-FOREVER = 10**9
 
 
-def start(folder: Path, steps: int = FOREVER) -> "subprocess.Popen[str]":
-    command = [sys.executable, writer.__file__, str(folder), str(steps)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+def start(folder: Path, steps: int | None = writer.FOREVER) -> "subprocess.Popen[str]":
+    """Start a process that writes; without `steps`, one that forks others which do."""
+    command = [sys.executable, writer.__file__, str(folder), *([] if steps is None else [str(steps)])]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def killed(process: "subprocess.Popen[str]", seconds: float) -> list[int]:
+    """Have a child write, kill it some time after its first step; the steps that it said it had done since."""
+    assert process.stdin
+    assert process.stdout
+    process.stdin.write("go\n")
+    process.stdin.flush()
+    child = int(process.stdout.readline())
+    process.stdout.readline()
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    return [int(line) for line in iter(process.stdout.readline, f"{writer.ENDED}\n")]
 
 
 def after(steps: int) -> Plain:
@@ -33,21 +48,17 @@ def after(steps: int) -> Plain:
 def test_a_killed_writer_leaves_what_some_flush_wrote(tmp_path: Path) -> None:
     luck = random.Random(0)
     total, in_between = 0, 0
-    for _ in range(KILLS):
-        with start(tmp_path) as process:
-            assert process.stdout is not None
-            process.stdout.readline()
-            time.sleep(luck.uniform(0, 0.06))
-            process.kill()
-            told = [line for line in process.stdout.read().splitlines() if line]
-        said = int(told[-1]) if told else total + 1
-        reader = LocalStore.open(tmp_path, SHAPE, write=False)
-        steps = writer.steps_of(reader.ids())
-        assert steps in (said, said + 1), "a flush that was confirmed is lost, or one that never was is there"
-        check_whole(reader, after(steps))
-        reader.close()
-        in_between += any(beyond_head(tmp_path))
-        total = steps
+    with start(tmp_path, None) as process:
+        for _ in range(KILLS):
+            told = killed(process, luck.uniform(0, 0.06))
+            said = told[-1] if told else total + 1
+            reader = LocalStore.open(tmp_path, SHAPE, write=False)
+            steps = writer.steps_of(reader.ids())
+            assert steps in (said, said + 1), "a flush that was confirmed is lost, or one that never was is there"
+            check_whole(reader, after(steps))
+            reader.close()
+            in_between += any(beyond_head(tmp_path))
+            total = steps
     assert total > KILLS
     assert in_between, "no kill came while files and head disagreed: the test has lost its edge"
     store = LocalStore.open(tmp_path, SHAPE, write=True)

@@ -2,8 +2,12 @@
 
 Step n adds five items and deletes two of an earlier step; every fifth step also compacts. After each flush it prints
 how many steps are done. What the store then holds is known to whoever watches: `ids_after`.
+
+Without STEPS, it forks a child that writes for every line on stdin, so that one to be killed costs little. A child
+begins by printing its process id, and `ENDED` is printed after it.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -14,6 +18,9 @@ from sightline.stores.local import LocalStore
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from stores.plain import SHAPE, items
+
+FOREVER = 10**9
+ENDED = "ended"
 
 
 def ids_after(steps: int) -> list[int]:
@@ -47,5 +54,18 @@ def main(folder: Path, most: int) -> None:
     store.close()
 
 
+def fork_writers(folder: Path) -> None:
+    for _ in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            print(os.getpid(), flush=True)
+            main(folder, FOREVER)
+        os.waitpid(child, 0)
+        print(ENDED, flush=True)
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    if len(sys.argv) == 2:
+        fork_writers(Path(sys.argv[1]))
+    else:
+        main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from sightline.datasets import Record
+from sightline.datasets import Record, read_all
 from sightline.errors import RecipeError
+from sightline.evaluation import evaluate
 from sightline.media import ImageBytes
 from sightline.models import checkpoint
+from sightline.models.image_tower import ImageTower
+from sightline.models.torch_model import TorchModel
 from sightline.training.recipe import parse_recipe
 from sightline.training.setup import check_validation_records, training_records
 from sightline.training.trainer import Trained, train
@@ -146,3 +149,23 @@ def test_a_single_broken_picture_is_left_to_the_validation_to_count(few: Path) -
     check_validation_records(recipe, [broken, *training_records(recipe)[0]], PREPROCESS)
     with pytest.raises(RecipeError, match="none of 1 images can be read"):
         check_validation_records(recipe, [broken], PREPROCESS)
+
+
+@pytest.mark.parametrize(("rate", "times"), [(0.0, 1), (1e-3, 3)])
+def test_a_frozen_image_tower_sees_the_validation_images_once(
+    few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rate: float, times: int
+) -> None:
+    seen, forward = [], ImageTower.forward
+
+    def looked(self: ImageTower, pixels: torch.Tensor) -> Any:
+        seen.extend([len(pixels)] if torch.is_inference_mode_enabled() else [])
+        return forward(self, pixels)
+
+    monkeypatch.setattr(ImageTower, "forward", looked)
+    common: dict[str, Any] = {"hidden": 16, "data": {"batch_size": 8}, "schedule": {"steps": 6}}
+    asked = shapes.recipe(few, few, validation={"every": 2}, optimizer={"rates": {"image": rate}}, **common)
+    trained = train(parse_recipe(asked, "it"), tmp_path / "run")
+    assert seen == [24] * times
+    assert trained.evaluation is not None
+    again = evaluate(TorchModel.open(trained.folder, "cpu"), read_all([str(few)]))
+    assert again.r_sum == pytest.approx(trained.evaluation.r_sum)

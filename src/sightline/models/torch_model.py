@@ -96,16 +96,16 @@ class TorchModel(Model):
         """Encode normalised pixels [batch, 3, size, size]; or regions [batch, n, width], see `media.stack_inputs`."""
         wanted = self.preprocess
         if isinstance(wanted, RegionConfig):
-            regions, mask = (self._tensor(part) for part in split_padding(pixels))
-            return _arrays(self.retriever.encode_images(Regions.of(regions, mask, wanted)))
-        return _arrays(self.retriever.encode_images(self._tensor(pixels)))
+            regions, mask = (self.tensor(part) for part in split_padding(pixels))
+            return to_arrays(self.retriever.encode_images(Regions.of(regions, mask, wanted)))
+        return to_arrays(self.retriever.encode_images(self.tensor(pixels)))
 
     @torch.inference_mode()
     def encode_texts(self, texts: Sequence[str]) -> bundle.Encoded:
         """Encode a batch of texts; texts above the length limit are cut, and marked in `truncated`."""
         tokens = self.tokenizer(texts)
-        encoded = self.retriever.encode_texts(Tokens(self._tensor(tokens.ids), self._tensor(tokens.mask)))
-        return _arrays(encoded, tokens.truncated)
+        encoded = self.retriever.encode_texts(Tokens(self.tensor(tokens.ids), self.tensor(tokens.mask)))
+        return to_arrays(encoded, tokens.truncated)
 
     @torch.inference_mode()
     def match(
@@ -113,10 +113,10 @@ class TorchModel(Model):
     ) -> npt.NDArray[np.float32]:
         """Logit [batch] that text i and image i belong together; states [batch, n, hidden], masks [batch, n]."""
         logits = self.retriever.match(
-            self._tensor(text_states).float(),
-            self._tensor(text_mask),
-            self._tensor(image_states).float(),
-            self._tensor(image_mask),
+            self.tensor(text_states).float(),
+            self.tensor(text_mask),
+            self.tensor(image_states).float(),
+            self.tensor(image_mask),
         )
         return logits.float().cpu().numpy()
 
@@ -126,17 +126,18 @@ class TorchModel(Model):
     ) -> npt.NDArray[np.float32] | None:
         """Cosines [batch, words, n] by which its matcher relates words to parts of an image; None if it has none."""
         found = self.retriever.word_cosines(
-            self._tensor(text_states).float(), self._tensor(image_states).float(), self._tensor(image_mask)
+            self.tensor(text_states).float(), self.tensor(image_states).float(), self.tensor(image_mask)
         )
         return None if found is None else found.float().cpu().numpy()
 
     def code_attention(self, text: str, pixels: npt.NDArray[np.float32]) -> CodeAttention:
         """What the codes of a model attend to in a text and in normalised pixels [1, 3, size, size]."""
         tokens = self.tokenizer([text])
-        ids, mask = self._tensor(tokens.ids), self._tensor(tokens.mask)
-        return code_attention(self.retriever, Tokens(ids, mask), self._tensor(pixels))
+        ids, mask = self.tensor(tokens.ids), self.tensor(tokens.mask)
+        return code_attention(self.retriever, Tokens(ids, mask), self.tensor(pixels))
 
-    def _tensor(self, array: npt.NDArray[np.generic]) -> torch.Tensor:
+    def tensor(self, array: npt.NDArray[np.generic]) -> torch.Tensor:
+        """Copy an array to the device of the weights."""
         return torch.from_numpy(np.ascontiguousarray(array)).to(next(self.retriever.parameters()).device)
 
 
@@ -151,7 +152,8 @@ def read(folder: str | Path) -> tuple[Retriever, Tokenizer]:
     return pretrained.load(folder)
 
 
-def _arrays(encoded: EncodedTensors, truncated: Mask | None = None) -> bundle.Encoded:
+def to_arrays(encoded: EncodedTensors, truncated: Mask | None = None) -> bundle.Encoded:
+    """Copy encodings to arrays; fragments of width 0 are None."""
     states = None if encoded.states is None else encoded.states.float().cpu().numpy()
     return bundle.Encoded(
         encoded.embedding.float().cpu().numpy(),

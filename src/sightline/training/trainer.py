@@ -249,7 +249,8 @@ class _Run:
         share = rate_at(step, self.steps, self.recipe.schedule)
         for group in self.optimizer.param_groups:
             group["lr"] = group["initial_lr"] * share
-        training_mode(self.model)
+        if not self.model.training:  # after a validation; setting it takes as long as launching a small layer
+            training_mode(self.model)
         seed = seed_at(step, self.recipe)
         losses, pixels = self._active(step, source), self.inputs.pixels(batch, seed)
         also_positive, excluded = self.inputs.masks(batch)

@@ -1,19 +1,26 @@
 """Validation of a run: results, and the score that selects the best checkpoint."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
+from sightline.bundle.encoded import Encoded
 from sightline.bundle.model import Ability
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.datasets import Record
 from sightline.evaluation import Evaluation, Languages, NamesEvaluation, evaluate, evaluate_languages, evaluate_names
 from sightline.evaluation.evaluator import evaluation_plan
 from sightline.evaluation.names import labels_of
-from sightline.models.retriever import Retriever
-from sightline.models.torch_model import TorchModel
+from sightline.models.checkpoint import AnyRetriever
+from sightline.models.retriever import Retriever, TowerFeatures
+from sightline.models.torch_model import TorchModel, to_arrays
+from sightline.training.corpus import room
+from sightline.training.modes import image_tower_is_frozen
 from sightline.training.recipe import Recipe
 from sightline.training.setup import check_validation_records, trained_by, validation_records
 
@@ -93,7 +100,8 @@ class Validation:
     If the model cannot be validated as the recipe says, the constructor raises an error, not the first validation.
     """
 
-    def __init__(self, recipe: Recipe, model: Retriever, tokenizer: Tokenizer, device: torch.device) -> None:
+    def __init__(self, recipe: Recipe, model: AnyRetriever, tokenizer: Tokenizer, device: torch.device) -> None:
+        self._kept = KeptFeatures(device) if image_tower_is_frozen(model) else None
         self._recipe, self._model, self._tokenizer, self._device = recipe, model, tokenizer, device
         self.sets = {name: records for name, records in validation_records(recipe).items() if records}
         self._weights = {one.name: one.weight for one in recipe.data.validation_sets}
@@ -170,11 +178,50 @@ class Validation:
 
     def _runnable(self, model: Retriever) -> TorchModel:
         """A model with its current weights; a new object each time, because a `TorchModel` caches its weights' hash."""
-        return _Ranked(model.eval(), self._tokenizer, self._recipe.name)
+        return _Ranked(model.eval(), self._tokenizer, self._recipe.name, self._kept)
+
+
+class KeptFeatures:
+    """The outputs of a frozen image tower, kept by the pixels of their batch: every validation encodes the same images.
+
+    As many are kept as fit in 4 GiB, or in half of a GPU's free memory.
+    """
+
+    LIMIT = 4 << 30
+
+    def __init__(self, device: torch.device) -> None:
+        self._features: dict[bytes, TowerFeatures] = {}
+        self._free = room(device, self.LIMIT)
+
+    def of(self, model: TorchModel, pixels: npt.NDArray[np.float32]) -> TowerFeatures:
+        """The features of a batch of normalised pixels."""
+        key = hashlib.sha256(pixels.tobytes()).digest()
+        if key in self._features:
+            return self._features[key]
+        features = model.retriever.image_features(model.tensor(pixels))
+        size = sum(part.numel() * part.itemsize for part in features if part is not None)
+        if size <= self._free:
+            self._free -= size
+            self._features[key] = features
+        return features
 
 
 class _Ranked(TorchModel):
-    """A model whose embeddings rank candidates even if untrained, so that a matcher trained alone can rescore them."""
+    """A model whose embeddings rank candidates even if untrained, so that a matcher trained alone can rescore them.
+
+    kept: the outputs of its image tower, if that is frozen.
+    """
+
+    def __init__(self, retriever: Retriever, tokenizer: Tokenizer, name: str, kept: KeptFeatures | None) -> None:
+        super().__init__(retriever, tokenizer, name)
+        self._kept = kept
+
+    @torch.inference_mode()
+    def encode_images(self, pixels: npt.NDArray[np.float32]) -> Encoded:
+        """As any model does, but a frozen image tower sees each batch only once."""
+        if self._kept is None:
+            return super().encode_images(pixels)
+        return to_arrays(self.retriever.encode_images(self._kept.of(self, pixels)))
 
     @property
     def abilities(self) -> frozenset[Ability]:

@@ -371,7 +371,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--rate", type=float, default=2e-4)
     parser.add_argument("--length", type=int, default=40, help="the most tokens of a text")
     parser.add_argument("--pad", type=int, default=1)
-    parser.add_argument("--weights", help="go on from the weights of an earlier run")
+    parser.add_argument("--weights", help="continue from the weights of an earlier run")
     parser.add_argument("--more", default={}, type=_factors, metavar="NAME=FACTOR,…", help=_MORE)
     parser.add_argument("--without", default=[], type=lambda text: text.split(","), help="losses to leave out")
     parser.add_argument("--log", type=int, default=100)

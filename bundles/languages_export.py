@@ -195,7 +195,7 @@ class _AllWords:
         self._language |= {query.text: lang for lang, query in queries}
 
     def familiarity(self, text: str) -> float:
-        """As `Words.familiarity`."""
+        """See `Words.familiarity`."""
         return self._words[self._language[text]].familiarity(text)
 
 

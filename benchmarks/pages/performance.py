@@ -97,7 +97,7 @@ def _graphs(rows: Rows, size: int) -> tuple[list[float], list[float]]:
 
 
 def _scan(rows: Rows) -> Rows:
-    """Exact searches, with the times of a query with a filter."""
+    """Exact searches, each with the time of the same query with a filter."""
     filtered = {(row["vectors"], row["dtype"], row["given"]): row["p50_ms"] for row in rows if "filter" in row}
     found = []
     for row in rows:

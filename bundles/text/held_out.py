@@ -80,7 +80,7 @@ def stamps(debian: Path) -> Iterator[tuple[str, Path | None, str, dict[str, list
 
 
 def hold_stamps(debian: Path, out: Path, held: HeldOut) -> None:
-    """Keep out 200 of the stamps that have a sentence in most languages; write them with their images."""
+    """Hold out 200 of the stamps that have a sentence in most languages, and write them with their images."""
     found: dict[str, tuple[int, str, Path, str, dict[str, list[str]]]] = {}
     for name, image, en, texts in stamps(debian):
         if image and len(en) <= 90:

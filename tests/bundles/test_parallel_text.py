@@ -1,9 +1,7 @@
 """Parallel text from made-up dictionaries, stamps and captions: what is kept, and that nothing held out is in it."""
 
 import gzip
-import io
 import json
-import tarfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +14,7 @@ from bundles.text import held_out, japanese
 from bundles.text.held_out import HeldOut, english_forms, form, is_held_noun
 from bundles.text.sources import GITHUB, TATOEBA, Line, fetch
 from bundles.text.words import WordNet, chosen, right_script, variants
+from tar_files import write_tar
 
 HELD = next(word for word in ("bee", "banana", "hat", "goose", "drum") if is_held_noun(word))
 NOUNS = {"dog": 5, "rose": 20, "idea": 9, HELD: 5}  # with WordNet's file of each
@@ -49,12 +48,7 @@ def write_dictionary(folder: Path, entries: dict[str, str]) -> None:
 
 
 def write_shard(path: Path, facts: dict[str, dict[str, object]]) -> None:
-    with tarfile.open(path, "w") as tar:
-        for key, some in facts.items():
-            content = json.dumps(some).encode()
-            entry = tarfile.TarInfo(f"{key}.json")
-            entry.size = len(content)
-            tar.addfile(entry, io.BytesIO(content))
+    write_tar(path, [(f"{key}.json", some) for key, some in facts.items()])
 
 
 @pytest.fixture

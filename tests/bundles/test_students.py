@@ -3,7 +3,6 @@
 import gzip
 import io
 import json
-import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -16,37 +15,33 @@ import tiny
 from bundles import fast, languages
 from bundles.distil import Progress, TeacherGraph, recalls, same_order, taught_texts
 from sightline.bundle import Bundle
+from tar_files import Contents, write_tar
 
 COLOURS = ("red", "green", "blue")
 
 
-def write_tar(path: Path, count: int, label: bool = False) -> None:
+def write_squares(path: Path, count: int, label: bool = False) -> None:
     """Images of noise in some colour, each with a caption."""
     random = np.random.default_rng(0)
-    with tarfile.open(path, "w") as tar:
-        for number in range(count):
-            colour = number % 3
-            pixels = random.integers(0, 90, (32, 32, 3), dtype=np.uint8)
-            pixels[..., colour] += 150
-            picture = io.BytesIO()
-            Image.fromarray(pixels).save(picture, "WEBP")
-            text = f"a {COLOURS[colour]} square"
-            facts = {"captions": {"en": [text], "de": [f"ein {text}"]}} | ({"label": COLOURS[colour]} if label else {})
-            for name, content in (
-                (f"{number:06}.webp", picture.getvalue()),
-                (f"{number:06}.json", json.dumps(facts).encode()),
-            ):
-                entry = tarfile.TarInfo(name)
-                entry.size = len(content)
-                tar.addfile(entry, io.BytesIO(content))
+    files: list[tuple[str, Contents]] = []
+    for number in range(count):
+        colour = number % 3
+        pixels = random.integers(0, 90, (32, 32, 3), dtype=np.uint8)
+        pixels[..., colour] += 150
+        picture = io.BytesIO()
+        Image.fromarray(pixels).save(picture, "WEBP")
+        text = f"a {COLOURS[colour]} square"
+        facts = {"captions": {"en": [text], "de": [f"ein {text}"]}} | ({"label": COLOURS[colour]} if label else {})
+        files += [(f"{number:06}.webp", picture.getvalue()), (f"{number:06}.json", facts)]
+    write_tar(path, files)
 
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("shards")
-    write_tar(folder / "flickr8k-train-000.tar", 12)
-    write_tar(folder / "flickr8k-val.tar", 6)
-    write_tar(folder / "names-val.tar", 6, label=True)
+    write_squares(folder / "flickr8k-train-000.tar", 12)
+    write_squares(folder / "flickr8k-val.tar", 6)
+    write_squares(folder / "names-val.tar", 6, label=True)
     return folder
 
 

@@ -1,25 +1,21 @@
 """Shards of small pictures, and a web server that gives parts of files."""
 
-import io
 import os
-import tarfile
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain
 from pathlib import Path
 
 from collection.made_up import LONG_AGO, picture
+from tar_files import write_tar
 
 
 def write_shard(path: Path, numbers: Iterable[int], mtime_ns: int = LONG_AGO) -> Path:
     """A shard with a picture and a caption for each number, written as if long ago."""
-    with tarfile.open(path, "w") as tar:
-        for number in numbers:
-            for name, data in ((f"{number:06}.png", picture(number)), (f"{number:06}.txt", b"a caption")):
-                member = tarfile.TarInfo(name)
-                member.size = len(data)
-                tar.addfile(member, io.BytesIO(data))
+    files = (((f"{number:06}.png", picture(number)), (f"{number:06}.txt", b"a caption")) for number in numbers)
+    write_tar(path, chain.from_iterable(files))
     os.utime(path, ns=(mtime_ns, mtime_ns))
     return path
 

@@ -65,7 +65,7 @@ def answers(folder: Path) -> list[object]:
 
 
 def damages(folder: Path) -> Iterator[tuple[str, str, int]]:
-    """Files of a collection, with what is done to each, and where."""
+    """The files of a collection, and how and where to damage each of them."""
     for path in sorted((folder / ".sightline").rglob("*")):
         if not path.is_file():
             continue

@@ -1,8 +1,6 @@
 """Pictures in shards and at the URLs of a list are indexed, found again and forgotten like those of a folder."""
 
-import io
 import sqlite3
-import tarfile
 from contextlib import closing
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from sightline.media import remote
 from sightline.server.decoders import DecoderPool
 from sightline.server.images import original_image
 from sightline.server.limits import Limits
+from tar_files import write_tar
 
 
 def expected(numbers: range, prefix: str = "") -> dict[str, bytes]:
@@ -142,12 +141,8 @@ def test_a_place_of_no_kind_is_refused(tmp_path: Path) -> None:
 
 
 def test_names_in_an_archive_that_lead_elsewhere_stay_below_it(model: Instant, tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "a.tar", "w") as tar:
-        for number, name in enumerate(["/etc/passwd.png", "../../up.png", "./plain.png"]):
-            info = tarfile.TarInfo(name)
-            data = picture(number)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
+    names = ("/etc/passwd.png", "../../up.png", "./plain.png")
+    write_tar(tmp_path / "a.tar", [(name, picture(number)) for number, name in enumerate(names)])
     at = index(tmp_path / "a.tar", model=model).at
     with Collection.open(at, model) as collection:
         hits = collection.search("anything", rerank=0).hits

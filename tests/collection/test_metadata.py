@@ -1,4 +1,4 @@
-"""When and where a picture was taken comes with it, in whatever file, and nonsense counts as nothing."""
+"""When and where a picture was taken is read from every kind of file, and invalid metadata is ignored."""
 
 from pathlib import Path
 from typing import Any

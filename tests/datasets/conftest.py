@@ -1,6 +1,3 @@
-import io
-import json
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,26 +5,13 @@ import pytest
 
 from sightline.datasets import Problem, Record, read
 from sightline.errors import DataError
-
-Contents = bytes | str | dict
+from tar_files import Contents, write_tar
 
 
 @pytest.fixture(scope="session")
 def write_shard() -> Callable[[Path, list[tuple[str, Contents]]], Path]:
     """Write a tar archive of (name, contents), dictionaries as JSON; compressed if its name says so."""
-
-    def write(path: Path, members: list[tuple[str, Contents]]) -> Path:
-        with tarfile.open(path, "w:gz" if path.suffix in {".gz", ".tgz"} else "w") as tar:
-            for name, contents in members:
-                if isinstance(contents, dict):
-                    contents = json.dumps(contents)
-                data = contents.encode() if isinstance(contents, str) else contents
-                member = tarfile.TarInfo(name)
-                member.size = len(data)
-                tar.addfile(member, io.BytesIO(data))
-        return path
-
-    return write
+    return write_tar
 
 
 @pytest.fixture(scope="session")

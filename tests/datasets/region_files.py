@@ -60,7 +60,7 @@ def bottom_up(folder: Path, some: Sequence[Picture]) -> Path:
 
 
 def oscar_lines(folder: Path, some: Sequence[Picture]) -> Path:
-    """As for retrieval: rows that `imageid2idx.json` numbers, which may be called otherwise themselves."""
+    """The layout for retrieval: `imageid2idx.json` numbers the rows, whose own names may differ."""
     rows = ([f"row {n}", len(one.boxes), encoded(oscar(one))] for n, one in enumerate(some))
     (folder / "imageid2idx.json").write_text(json.dumps({one.name: n for n, one in enumerate(some)}))
     _tsv(folder / "features.tsv", rows)

@@ -3,7 +3,6 @@
 import io
 import json
 import re
-import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from docs.commands import ROOT, run_shell
 from models import published
 from sightline.demo.shapes import Drawn
 from sightline.errors import ModelError
+from tar_files import Contents, write_tar
 from training import shapes
 
 PAGE = (ROOT / "README.md").read_text(encoding="utf-8").split("## Train, evaluate, export\n")[1]
@@ -25,16 +25,13 @@ SMALL = " --set data.batch_size=8 --set schedule.steps=3 --set augment.crop=1.0"
 
 
 def write_shard(path: Path, cards: Iterable[Drawn]) -> None:
-    with tarfile.open(path, "w") as tar:
-        for number, card in enumerate(cards):
-            image = io.BytesIO()
-            card.picture.save(image, "PNG")
-            label = card.name.split("-")[1]
-            fields = json.dumps({"captions": {"en": card.captions}, "label": label}).encode()
-            for suffix, data in (("png", image.getvalue()), ("json", fields)):
-                member = tarfile.TarInfo(f"{number:04}.{suffix}")
-                member.size = len(data)
-                tar.addfile(member, io.BytesIO(data))
+    files: list[tuple[str, Contents]] = []
+    for number, card in enumerate(cards):
+        image = io.BytesIO()
+        card.picture.save(image, "PNG")
+        fields = {"captions": {"en": card.captions}, "label": card.name.split("-")[1]}
+        files += [(f"{number:04}.png", image.getvalue()), (f"{number:04}.json", fields)]
+    write_tar(path, files)
 
 
 @pytest.fixture

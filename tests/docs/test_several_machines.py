@@ -1,4 +1,4 @@
-"""Every command of docs/several-machines.md is one that exists, with options that exist, and asks for what it says."""
+"""The commands of docs/several-machines.md exist, have the options shown, and do what the page says."""
 
 import re
 import shlex

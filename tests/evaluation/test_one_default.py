@@ -1,4 +1,4 @@
-"""Without fusion arguments, the command and the function measure the same: what the model's makers chose."""
+"""Without fusion arguments, the command and the function use the same fusion: the model's default."""
 
 import json
 from pathlib import Path

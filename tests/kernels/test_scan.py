@@ -64,7 +64,7 @@ print(json.dumps([max(errors), all(are_exact), all((a == b).all() for a, b in zi
 
 
 def case(kind: str, rows: int, dim: int, batch: int) -> tuple[Any, Any, Any]:
-    """Vectors as a store keeps them, queries, and which rows are allowed: most, among them not the best."""
+    """Vectors as a store keeps them, queries, and the rows that are allowed: most of them, but not the best ones."""
     rng = np.random.default_rng([rows, dim, batch])
     vectors, queries = (rng.standard_normal((count, dim)) for count in (rows, batch))
     if kind == "in a heap":  # so near to one another that rounding disturbs their order
@@ -87,7 +87,7 @@ def check(scan: Scan, vectors: Any, queries: Any, k: int, allowed: Any = None) -
 
 
 def check_rows(scan: Scan, queries: Any, k: int, allowed: Any) -> None:
-    """Assert that to say which rows are allowed is as good as a mask, whatever was allowed before."""
+    """Assert that a list of allowed rows gives the same results as a mask, whatever was allowed before."""
     right = scan.search(queries, k, allowed)
     scan.search(queries, k)
     for found, expected in zip(scan.search(queries, k, np.flatnonzero(allowed)), right, strict=True):

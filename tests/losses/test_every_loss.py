@@ -1,4 +1,4 @@
-"""What holds for every objective, of every setting."""
+"""What every loss must do, whatever its settings."""
 
 import dataclasses
 import inspect

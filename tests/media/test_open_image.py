@@ -47,7 +47,7 @@ def assert_quarters(image: Image.Image, *, within: int = 12) -> None:
 
 
 def held(orientation: int) -> tuple[Image.Image, Image.Exif]:
-    """The quarters as the sensor saw them in a camera held this way, and the note it left."""
+    """The quarters as a camera held this way stores them, and the EXIF data that says so."""
     turn = TURNS[orientation]
     exif = Image.Exif()
     exif[0x0112] = orientation

@@ -4,7 +4,6 @@ import importlib
 import io
 import json
 import sys
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch
 from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
 
 import tiny
+from tar_files import Contents, write_tar
 from training import shapes
 
 VISION = {**tiny.VISION, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 12, "num_attention_heads": 2}
@@ -23,16 +23,13 @@ LANGUAGES = ("en", "de", "zh", "pt", "ar", "fr", "cs")
 
 def write_shard(path: Path, count: int, seed: int) -> None:
     """Captioned pictures, five captions each."""
-    with tarfile.open(path, "w") as shard:
-        for number, card in enumerate(list(shapes.cards(seed))[:count]):
-            image = io.BytesIO()
-            card.picture.save(image, "PNG")
-            captions = [f"{card.captions[0]} {n}" for n in range(5)]
-            told = json.dumps({"captions": dict.fromkeys(LANGUAGES, captions)}).encode()
-            for suffix, data in (("png", image.getvalue()), ("json", told)):
-                member = tarfile.TarInfo(f"{path.stem}-{number}.{suffix}")
-                member.size = len(data)
-                shard.addfile(member, io.BytesIO(data))
+    files: list[tuple[str, Contents]] = []
+    for number, card in enumerate(list(shapes.cards(seed))[:count]):
+        image, key = io.BytesIO(), f"{path.stem}-{number}"
+        card.picture.save(image, "PNG")
+        captions = [f"{card.captions[0]} {n}" for n in range(5)]
+        files += [(f"{key}.png", image.getvalue()), (f"{key}.json", {"captions": dict.fromkeys(LANGUAGES, captions)})]
+    write_tar(path, files)
 
 
 @pytest.fixture(scope="module")
@@ -71,15 +68,20 @@ GAINS = {"paper2": ("fusion-test-seed0", "base"), "paper3": ("I-B-F-paper-test-s
 PARTS = {"paper2": ["result"], "paper3": ["result"], "paper4": ["test", "full", "everything"]}
 
 
+def call(name: str, arguments: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Call a script briefly; returns the results it wrote."""
+    folders = ["--work", str(folder / "work"), "--out", str(folder / "out")]
+    monkeypatch.setattr(sys, "argv", [name, "--brief", *arguments, *folders])
+    importlib.import_module(f"replication.{name}").main()
+    return {path.stem: json.loads(path.read_text()) for path in (folder / "out").rglob("*.json")}
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_leaves_a_result_a_run_and_the_same_call_trains_and_measures_nothing(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     module: Any = importlib.import_module(f"replication.{name}")
-    folders = ["--work", str(tmp_path / "work"), "--out", str(tmp_path / "out")]
-    monkeypatch.setattr(sys, "argv", [name, "--brief", *CALLS[name], *folders])
-    module.main()
-    found = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "out").iterdir()}
+    found = call(name, CALLS[name], tmp_path, monkeypatch)
     assert len(found) == 2
     run, other = GAINS[name]
     assert (found[run]["experiment"], found[run]["seed"], found[run]["commit"]) == (name, 0, "0" * 40)
@@ -90,21 +92,12 @@ def test_a_call_leaves_a_result_a_run_and_the_same_call_trains_and_measures_noth
     assert "runs left: 0" in capsys.readouterr().out
     monkeypatch.setattr(module.TorchModel, "open", None)
     monkeypatch.setattr(importlib.import_module("replication.training_runs"), "train", None)
-    module.main()
-    again = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "out").iterdir()}
+    again = call(name, CALLS[name], tmp_path, monkeypatch)
     assert again[run] == found[run]
     first = next(stem for stem in found if stem != run)
     assert again[first] | {"gain_over": {}} == found[first] | {"gain_over": {}}
     if name != "paper3":
         assert list(again[first]["gain_over"]) == [run.split("-")[0]], "the gain over what came later is added"
-
-
-def call(name: str, arguments: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Call a script briefly; returns the results it wrote."""
-    folders = ["--work", str(folder / "work"), "--out", str(folder / "out")]
-    monkeypatch.setattr(sys, "argv", [name, "--brief", *arguments, *folders])
-    importlib.import_module(f"replication.{name}").main()
-    return {path.stem: json.loads(path.read_text()) for path in (folder / "out").rglob("*.json")}
 
 
 def test_paper_1_measures_every_system_and_its_ce_teaches_paper_3_and_reranks_paper_4(

@@ -36,7 +36,7 @@ class MilvusServer:
         return "Milvus 2.3.5" if _site("milvus") else "Milvus Lite 2.5.1"
 
     def url(self, name: str = "", options: str = "index=flat") -> str:
-        """The URL of a store, by default one that nobody has used."""
+        """The URL of a store, by default a new one."""
         return f"milvus://127.0.0.1:{self.port}/{name or f'store_{uuid4().hex}'}?{options}"
 
     def start(self) -> None:

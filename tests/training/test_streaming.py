@@ -1,8 +1,8 @@
 """Training on streamed data: resumed exactly, shared by processes, in constant memory."""
 
 import io
+import itertools
 import json
-import tarfile
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from sightline.training.distributed import ALONE, World
 from sightline.training.recipe import Recipe, parse_recipe
 from sightline.training.streaming import StreamedBatches, open_streams
 from sightline.training.trainer import train
+from tar_files import write_tar
 from training import shapes
 
 STREAMED: dict[str, Any] = {"batch_size": 6, "streaming": True, "shuffle_buffer": 10}
@@ -98,12 +99,8 @@ def test_what_needs_a_list_of_all_images_is_refused(few: Path, changes: dict[str
 def write_shard(path: Path, count: int) -> None:
     image = io.BytesIO()
     Image.new("RGB", (8, 8), "red").save(image, "PNG")
-    with tarfile.open(path, "w") as tar:
-        for number in range(count):
-            for suffix, data in (("png", image.getvalue()), ("txt", f"a dog {number}".encode())):
-                member = tarfile.TarInfo(f"{number:06}.{suffix}")
-                member.size = len(data)
-                tar.addfile(member, io.BytesIO(data))
+    files = [[(f"{n:06}.png", image.getvalue()), (f"{n:06}.txt", f"a dog {n}")] for n in range(count)]
+    write_tar(path, itertools.chain.from_iterable(files))
 
 
 def test_memory_does_not_grow_with_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,9 +36,9 @@ class RegionConfig:
 
     def __post_init__(self) -> None:
         if self.feature_dim < 1:
-            raise ModelError(f"regions with features of {self.feature_dim} numbers", "Give a number of at least 1.")
+            raise ModelError(f"feature_dim is {self.feature_dim}", "Give a number of at least 1.")
         if self.box_dim not in BOX_DIMS:
-            raise ModelError(f"boxes of {self.box_dim} numbers", "Give 6, 7, or 0 for none.")
+            raise ModelError(f"box_dim is {self.box_dim}", "Give 6, 7, or 0 for no boxes.")
 
     @property
     def width(self) -> int:

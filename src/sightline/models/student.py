@@ -67,7 +67,7 @@ class PatchProduct(nn.Module):
 
 
 class ImageStudent(nn.Module):
-    """A vision transformer of transformers (ViT) whose patches form the bundle's grid."""
+    """A ViT from transformers whose patches form the bundle's grid."""
 
     def __init__(self, encoder: PreTrainedModel, shape: StudentShape) -> None:
         super().__init__()

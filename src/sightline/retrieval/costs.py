@@ -70,8 +70,8 @@ class Costs:
     def affordable(self, stage: StageName, seconds: float) -> int | None:
         """How many items a stage can score in this time; None if it was never measured.
 
-        If every sample has exactly that many items, one more is tried: the cost per item can be told from the fixed
-        cost only with samples of different sizes.
+        If every sample has exactly that many items, one more is tried: the cost per item and the fixed cost can
+        be separated only with samples of different sizes.
         """
         with self._lock:
             samples = self._known().get(stage)

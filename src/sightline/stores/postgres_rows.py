@@ -102,7 +102,7 @@ def _parts(packed: Packed) -> Iterator[list[Any]]:
 
 
 def _values(columns: Columns, note: Note) -> list[Any]:
-    """The values of the columns; those missing from the note are unknown."""
+    """The values of the columns; None for those that the note does not have."""
     return [storable(note.columns.get(name)) for name in columns]
 
 

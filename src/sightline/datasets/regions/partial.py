@@ -28,7 +28,7 @@ def building_of(out: Path) -> Path:
 
 
 def begin(building: Path, made_of: str, spec: StoreSpec) -> None:
-    """Write down the source of a store and the shape of its regions."""
+    """Record the source of a store and the shape of its regions."""
     told = {"made_of": made_of, "spec": settings.plain(replace(spec, images=0, regions=0))}
     (building / BEGUN_FILE).write_text(json.dumps(told) + "\n", encoding="utf-8")
 

@@ -57,7 +57,7 @@ def _bottom_up(fields: list[str]) -> Found:
     regions = _whole(count, "num_boxes")
     pixels = _array(boxes, regions, "boxes")
     if pixels.shape[1] != 4:
-        raise BrokenRecordError(f"boxes of {pixels.shape[1]} numbers")
+        raise BrokenRecordError(f"a box has {pixels.shape[1]} numbers, not 4")
     corners = relative(pixels, _whole(width, "image_w"), _whole(height, "image_h"))
     return Found(_name(name), _array(features, regions, "features"), corners)
 

@@ -122,7 +122,7 @@ def test_the_surest_regions_are_kept_in_their_order(tmp_path: Path) -> None:
     ("odd", "reason"),
     [
         (replace(FOUND[0], name="9", features=np.ones((3, 4), "f4")), "of 4 numbers in float32"),
-        (replace(FOUND[0], name="9", features=FOUND[0].features.astype(np.float16)), "in float16, with boxes, where"),
+        (replace(FOUND[0], name="9", features=FOUND[0].features.astype(np.float16)), "in float16, with boxes, but"),
         (replace(FOUND[0], name="9", boxes=None), "without boxes, but the earlier ones"),
         (FOUND[1], "twice"),
         (replace(FOUND[0], name="a\0b"), "not a valid file name"),

@@ -54,8 +54,7 @@ def page(results: Results, drawn: Mapping[str, str]) -> str:
 
 
 def _targets(results: Results) -> Rows:
-    ratios = {name: result.get("ratios", {}) for name, result in results.items()}
-    found = {target: target.value_in(ratios) for target in TARGETS}
+    found = {target: results[target.experiment]["ratios"].get(target.ratio) for target in TARGETS}
     return [
         {"target": target, "value": value, "met": "yes" if target.is_met(value) else "**no**"}
         for target, value in found.items()

@@ -1,7 +1,6 @@
 """The targets in targets.toml, and whether measurements meet them."""
 
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,10 +26,6 @@ class Target:
         if self.at_least is not None:
             return value >= self.at_least
         return self.at_most is not None and value <= self.at_most
-
-    def value_in(self, ratios: Mapping[str, Mapping[str, float]]) -> float | None:
-        """The measured value, looked up in the ratios of all experiments; None if it was not measured."""
-        return ratios.get(self.experiment, {}).get(self.ratio)
 
 
 TARGETS = tuple(

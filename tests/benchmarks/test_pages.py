@@ -72,9 +72,7 @@ def test_a_target_is_met_or_missed_and_shown_with_its_bound() -> None:
     least, most = Target("", "it", "speed", at_least=3.0, unit="x"), Target("", "it", "time", at_most=1.0, unit=" s")
     assert (least.bound, most.bound) == ("≥ 3x", "≤ 1 s")
     assert (least.is_met(3.0), least.is_met(2.9), most.is_met(1.0), most.is_met(1.1)) == (True, False, True, False)
-    assert least.value_in({"it": {"speed": 2.0}}) == 2.0
-    assert least.value_in({}) is None
-    shown = bench.table([bench.Outcome("indexing", 1.0, {TARGETS[0].ratio: 2.81, "other": 0.5})])
+    shown = bench.table({"indexing": {TARGETS[0].ratio: 2.81, "other": 0.5}})
     assert [line.split("  ", 1)[1].strip() for line in shown.splitlines()] == ["2.81x (target ≥ 3x)  missed", "0.5"]
 
 
@@ -83,7 +81,7 @@ def test_every_target_is_of_a_benchmark() -> None:
     assert {target.experiment for target in TARGETS if "GPU" not in target.what} <= set(bench.SCRIPTS)
 
 
-def test_a_benchmark_that_fails_or_hangs_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_benchmark_that_fails_hangs_or_writes_nothing_is_noticed(tmp_path: Path) -> None:
     bodies = {
         "good": "json.dump({'ratios': {'it': 2.5}}, open(path, 'w'))",
         "bad": "raise ValueError('no luck')",
@@ -96,14 +94,10 @@ def test_a_benchmark_that_fails_or_hangs_is_named_and_the_others_go_on(tmp_path:
         code = f"import json, sys, time\npath = sys.argv[sys.argv.index('--json') + 1]\n{body}\n"
         (tmp_path / "benchmarks" / f"{name}.py").write_text(code)
     (tmp_path / "silent.json").write_text(json.dumps({"ratios": {"of an earlier run": 1}}))
-    good, bad, late, slow, silent = (
-        bench.run(name, tmp_path, limit=1.0 if name == "slow" else 30.0, root=tmp_path) for name in bodies
-    )
-    assert (good.ratios, good.trouble) == ({"it": 2.5}, "")
-    assert bad.trouble == "exit status 1: ValueError: no luck"
-    assert late.trouble == "exit status 1: no luck in the end"
-    assert slow.trouble == "took more than 1 s"
-    assert silent.trouble == "exit status 0: it wrote no result"
+    assert bench.run("good", tmp_path, 30.0, tmp_path) == {"it": 2.5}
+    for name in ("bad", "late", "slow", "silent"):
+        with pytest.raises(bench.FAILURES):
+            bench.run(name, tmp_path, 1.0 if name == "slow" else 30.0, tmp_path)
 
 
 def test_the_arithmetic_of_a_billion_images() -> None:

@@ -47,13 +47,14 @@ $(PEERS): $(READY)
 demo: $(SEARCH)
 	$(BIN)/sightline demo
 
-# Test processes must collect tests in the same order, and have a core each. Tests start many processes of Python, which
-# are to find their modules compiled, whatever the environment says.
+# Test processes must collect tests in the same order, and have a core each; one more works while others wait for a
+# browser or a server. Tests start many processes of Python, which are to find their modules compiled.
+test: workers = $(shell expr 1 + `getconf _NPROCESSORS_ONLN`)
 test: export PYTHONHASHSEED := 0
 test: export PYTHONDONTWRITEBYTECODE :=
 test: export OMP_NUM_THREADS := 1
 test: $(READY)
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n $(workers) --dist loadfile --no-loadscope-reorder
 
 $(MILVUS): .ci/milvus
 	PYTHON=$(PYTHON) .ci/milvus

@@ -6,6 +6,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -136,6 +137,27 @@ def traced(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import tiny
 
     tiny.copy_graphs(tiny_bundle, monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def shapes_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle of the smallest model of `shapes.recipe`, which embeds and matches, hardly trained.
+
+    Its graphs can take the places of those of other models of this size: see `tiny.copy_graphs`.
+    """
+    import sightline
+    from sightline.training.recipe import parse_recipe
+    from sightline.training.trainer import train
+    from training import shapes
+
+    def make(folder: Path) -> None:
+        place = tmp_path_factory.mktemp("shapes")
+        data = shapes.write(place / "pictures", shapes.cards(seed=0))
+        short: dict[str, Any] = {"schedule": {"steps": 1}, "data": {"batch_size": 8}}
+        recipe = shapes.recipe(data, hidden=16, layers=1, losses=shapes.JOINT, **short)
+        sightline.export(train(parse_recipe(recipe, "shapes"), place / "run").folder, folder)
+
+    return made_once(tmp_path_factory, "shapes", make)
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import sightline
+import tiny
 from sightline.cli import app, progress
 from sightline.cli.progress import Latest, Pace
 from sightline.errors import RecipeError, SightlineError
@@ -25,15 +26,15 @@ name = "cards"
 
 [model]
 kind = "dual_stream"
-embedding_dim = 16
-fragment_dim = 8
+embedding_dim = 32
+fragment_dim = 16
 pool_to = 0
 preprocess = { size = 32, resize = "squash", mean = [0.5, 0.5, 0.5], std = [0.25, 0.25, 0.25] }
 text_input = { max_length = 12 }
 image = { config = { model_type = "vit", hidden_size = 16, intermediate_size = 32, num_hidden_layers = 1,
-  num_attention_heads = 2, image_size = 32, patch_size = 8 } }
+  num_attention_heads = 4, image_size = 32, patch_size = 8 } }
 text = { config = { model_type = "bert", hidden_size = 16, intermediate_size = 32, num_hidden_layers = 1,
-  num_attention_heads = 2, vocab_size = 120, max_position_embeddings = 32 } }
+  num_attention_heads = 4, vocab_size = 200, max_position_embeddings = 32 } }
 
 [data]
 train = ["${CARDS}"]
@@ -73,7 +74,10 @@ def steps_logged(run: Path) -> list[int]:
     return [json.loads(line)["step"] for line in (run / "log.jsonl").read_text().splitlines()]
 
 
-def test_from_a_recipe_to_an_evaluated_bundle(place: Path, few: Path) -> None:
+def test_from_a_recipe_to_an_evaluated_bundle(
+    place: Path, few: Path, shapes_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny.copy_graphs(shapes_bundle, monkeypatch)
     (last,) = sightline_("train", "cards.toml", "--set", "validation.every=2").splitlines()
     assert last.startswith("runs/cards/best: val R@1 ")
     assert last.endswith("Next: sightline export runs/cards/best --out runs/cards/bundle")

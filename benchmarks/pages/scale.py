@@ -107,7 +107,6 @@ def page(results: Path = RESULTS) -> str:
         "read": 512 * m.core_rate * IMAGE_BYTES / 1e6,
         "machines": [{"rate": rate, "needs": m.machines(rate)} for rate in (1, 10, 100)],
         "match ms": m.rerank_ms - m.query_ms,
-        "commit": scale["commit"][:10],
     }
     return fill(TEMPLATE, values)
 

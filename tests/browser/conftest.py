@@ -128,7 +128,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def allowed() -> list[str]:
-    """Patterns of what the browser may complain of in a test; nothing, unless the test says so."""
+    """Patterns of browser errors that a test expects; none by default."""
     return []
 
 

@@ -27,7 +27,7 @@ def documents() -> list[Document]:
 def texts(
     opened: ServedCollection, documents: list[Document], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """Where two photos, a chart and a sign are served, their text read."""
+    """The address of a server with two photos, a chart and a sign, whose text has been read."""
     pytest.importorskip("rapidocr_onnxruntime", reason="the extra ocr is not installed")
     folder = tmp_path_factory.mktemp("texts")
     for name in ("dog", "coffee"):

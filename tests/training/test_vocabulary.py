@@ -81,7 +81,7 @@ def test_a_vocabulary_without_room_for_words_is_refused() -> None:
 
 
 def test_every_process_learns_the_same_vocabulary() -> None:
-    """Processes that train together each learn their own; ids in another order would be another language."""
+    """Each process of a distributed run learns the vocabulary itself, so all must give words the same ids."""
     script = (
         "import sys, hashlib; from sightline.training.vocabulary import learn_tokenizer;"
         "found = learn_tokenizer(sys.argv[1:], 300, 64);"

@@ -5,7 +5,7 @@ python -m replication.results_page
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 from benchmarks.markdown import MISSING, fill, number, signed, sources, table
@@ -36,7 +36,7 @@ def page(results: Path = RESULTS, bundle: Path = ROOT / "bundles" / "default") -
     values |= {f"{name} claims": _claims(found) for name, found in verdicts.items()}
     values |= {f"{name} sources": _sources(results, name) for name in papers}
     values |= _paper1(systems["paper1"], papers["paper1"]["reported"])
-    values |= _paper2(systems["paper2"], papers["paper2"]["reported"])
+    values |= _paper2(systems["paper2"], papers["paper2"]["reported"]) | _hrem(results)
     values |= _paper3(systems["paper3"]) | _paper4(results / "paper4")
     values |= _bundle(results, bundle) | _fast(results) | _cascade(results)
     values |= relevance_values(read_result(results / "relevance.json"))
@@ -46,7 +46,7 @@ def page(results: Path = RESULTS, bundle: Path = ROOT / "bundles" / "default") -
 def _claims(verdicts: Sequence[Verdict]) -> str:
     rows = [
         [
-            one.claim["text"] + (f" ({one.claim['metric']})" if "metric" in one.claim else ""),
+            one.claim["text"] + _of_metric(one.claim),
             MISSING if one.reported is None else signed(one.reported),
             with_interval(one.gain),
             f"{one.verdict}: {one.reason}" if one.claim.get("not_testable") else one.verdict,
@@ -60,6 +60,12 @@ def _claims(verdicts: Sequence[Verdict]) -> str:
     notes = [f"Why claims are not testable, unless another reason is given: {reason}." for reason in sorted(failed)]
     notes += [f"Not measured: {'; '.join(missing)}."] if missing else []
     return "\n\n".join([shown, *notes])
+
+
+def _of_metric(claim: Mapping[str, Any]) -> str:
+    """The metrics of a claim in brackets, unless it is rSum."""
+    metrics = claim.get("metric", [])
+    return f" ({' and '.join([metrics] if isinstance(metrics, str) else metrics)})" if metrics else ""
 
 
 def _sources(results: Path, paper: str) -> str:
@@ -107,6 +113,17 @@ def _paper2(systems: Systems, reported: Mapping[str, Sequence[float]]) -> dict[s
         "paper2 systems": _recalls(systems, [name for name in PARTS["table1"] if name in systems.rows], reported),
         "paper2 parts": table(["run", "rSum", "fusion's gain over it"], rows) if rows else "Not measured.",
     }
+
+
+def _hrem(results: Path) -> dict[str, Any]:
+    """The recalls of paper 2's runs on val before their end."""
+    found = read_result(results / "hrem-val.json")
+    rows = [
+        {"run": row["run"], "mean": fmean(row["rSum"]), "deviation": stdev(row["rSum"]),
+         "seeds": ", ".join(map(number, row["rSum"]))}
+        for row in found["rows"]
+    ]  # fmt: skip
+    return {"hrem": found, "hrem rows": rows, "hrem sources": sources([found], "hrem-val.json")}
 
 
 def _paper3(systems: Systems) -> dict[str, str]:

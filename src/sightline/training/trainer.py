@@ -152,8 +152,8 @@ class _Run:
                 f"augment.views is {views}: it needs a frozen image tower and no teacher",
                 "Leave it out, or set optimizer.rates.image = 0.",
             )
+        self.model.eval()  # until the first step, which sets the mode of every layer
         if streams is None and (recipe.augment is None or views) and image_tower_is_frozen(self.model):
-            self.model.eval()
             self.seen = FeatureCache.of(self.corpus, self.model, device, on_prepare, recipe.augment, recipe.seed)
         if streams is None and device.type == "cuda" and self.seen is None and self.regions is None:
             self.corpus.decode_all(on_prepare)

@@ -65,6 +65,20 @@ def jpeg_with_scans(count: int) -> bytes:
     return data[:end] + data[last:end] * (count - scans) + data[end:]
 
 
+@pytest.mark.parametrize("before", [b"", b"\xff", b"\xff\x01", b"\xff\xfe\x00\x00", b"\x00"], ids=repr)
+def test_no_bytes_before_a_frame_hide_its_scans(before: bytes) -> None:
+    """A plain photo in a comment must not pass for the file itself, whatever precedes the frame."""
+    data = jpeg_with_scans(MAX_SCANS + 1)
+    plain = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(plain, "JPEG")
+    at = data.index(b"\xff\xc2")
+    length = int.from_bytes(data[at + 2 : at + 4], "big")
+    hidden = data[:at] + before + data[at : at + 2 + length] + plain.getvalue()[2:] + data[at + 2 + length :]
+    for name, file in {"bomb.jpg": data[:at] + before + data[at:], "hidden.jpg": hidden}.items():
+        with pytest.raises(MediaError):
+            open_image(ImageBytes(name, file))
+
+
 def test_a_jpeg_with_too_many_scans_is_refused_before_it_is_decoded() -> None:
     assert open_image(ImageBytes("fine.jpg", jpeg_with_scans(MAX_SCANS))).size == (64, 64)
     with pytest.raises(MediaError, match="more than 100 scans"):

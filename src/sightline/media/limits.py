@@ -18,6 +18,8 @@ MAX_SCANS = 100
 """Maximum number of scans in a progressive JPEG. Files usually have about ten; each takes as long as a whole image."""
 
 _START_OF_SCAN, _END_OF_IMAGE = 0xDA, 0xD9
+_SEQUENTIAL = (0xC0, 0xC1)  # start of a frame that is not progressive
+_FIRST_FRAME, _FILLING = 0xC0, 0xFF
 _NEXT_MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")  # inside a scan, only the excluded bytes follow 0xff
 _BYTES = {"1": 1, "L": 1, "P": 1, "LA": 4, "I;16": 2, "I;16B": 2, "I;16L": 2, "I;16N": 2}
 _one_at_a_time = threading.RLock()
@@ -38,9 +40,28 @@ def too_many_pixels(name: str, amount: str, max_pixels: int) -> MediaError:
 
 def check_scans(name: str, data: bytes) -> None:
     """Refuse a JPEG with so many scans that decoding would take minutes."""
-    if data.count(b"\xff\xda") > MAX_SCANS and _scans(data) > MAX_SCANS:
+    if not _has_one_scan(data) and data.count(b"\xff\xda") > MAX_SCANS and _scans(data) > MAX_SCANS:
         reason = f"is a JPEG with more than {MAX_SCANS} scans, which would take very long to decode"
         raise MediaError(name, reason, "Save it again as a plain JPEG, or leave it out.")
+
+
+def _has_one_scan(data: bytes) -> bool:
+    """Whether the first scan of a JPEG has all components of all pixels: decoders read no further.
+
+    Nearly all photos are such files, and their segments before that scan are quickly skipped. Anything unusual among
+    these makes the answer no, because a decoder might read it in another way.
+    """
+    at, components = 2, -1
+    while data[at : at + 1] == b"\xff" and len(data) > at + 9:
+        marker, length = data[at + 1], int.from_bytes(data[at + 2 : at + 4], "big")
+        if marker < _FIRST_FRAME or marker == _FILLING or length < 2:
+            return False
+        if marker in _SEQUENTIAL:
+            components = data[at + 9]
+        elif marker == _START_OF_SCAN:
+            return data[at + 4] == components
+        at += 2 + length
+    return False
 
 
 def _scans(data: bytes) -> int:

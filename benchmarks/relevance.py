@@ -12,7 +12,7 @@ import argparse
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ from sightline.onnx_export.relevance_fit import (
     top_error,
     top_pairs,
 )
-from sightline.onnx_export.relevance_truth import SHOWN, Captions, noun_queries, truth_queries
+from sightline.onnx_export.relevance_truth import SHOWN, Captions, Noun, noun_queries, truth_queries
 
 FITTED = ("flickr8k-val", "coco-val", "names-val", "web-val")
 MORE = tuple(f"coco72k-{shard:03}" for shard in (20, 21, 22, 23, *range(12)))
@@ -83,17 +83,25 @@ class Images:
 
 @dataclass(slots=True)
 class Lab:
-    """A bundle, the texts that it has encoded so far, and its words."""
+    """A bundle with its words, and which queries to ask.
+
+    seed: draws collections, scenes and sentences. nouns: those to ask for; by default those of nouns.toml.
+    skipped: queries in lower case that are not asked.
+    """
 
     bundle: Bundle
     words: Words
-    _texts: dict[str, Float32Array]
+    seed: int = 0
+    nouns: Sequence[Noun] | None = None
+    skipped: frozenset[str] = frozenset()
+    _texts: dict[str, Float32Array] = field(default_factory=dict)
 
     def judged(
         self, images: Images, galleries: Sequence[Int64Array | slice] = (slice(None),), asked: int | None = None
     ) -> list[JudgedQuery]:
         """Judge all queries with known truth in each gallery (indices); sentences only of the first `asked` images."""
-        queries = truth_queries(images.records, asked=asked)
+        queries = truth_queries(images.records, asked=asked, seed=self.seed, nouns=self.nouns)
+        queries = [query for query in queries if query.text.lower() not in self.skipped]
         texts = self.texts([query.text for query in queries])
         found = []
         for places in galleries:
@@ -138,7 +146,7 @@ def measured(lab: Lab, fitted: PairRelevance, images: Images, others: Sequence[I
 
     What is shown only by images outside a gallery counts as absent from it. A gallery has at most LARGE images.
     """
-    rng, count = np.random.default_rng(1), len(images.records)
+    rng, count = np.random.default_rng(lab.seed + 1), len(images.records)
     if others:
         images = images.joined(*others)
         half = np.sort(rng.permutation(count)[: count // 2])
@@ -243,7 +251,7 @@ def main() -> None:
     cache = arguments.embeddings or Path("runs/relevance", bundle.sha256[:12])
     loaded = {name: load(name, folder, bundle, cache, arguments.cached) for name in SETS}
     sets = {name: images for name, images in loaded.items() if images is not None}
-    fitted, result = run(Lab(bundle, bundle.words, {}), sets)
+    fitted, result = run(Lab(bundle, bundle.words), sets)
     sizes = {name: len(images.records) for name, images in sets.items()}
     write_result(arguments.json, {"experiment": "relevance", **provenance(0, list(sets)), "sizes": sizes, **result})
     if arguments.write:

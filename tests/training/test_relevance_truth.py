@@ -18,7 +18,15 @@ from sightline.onnx_export.relevance_fit import (
     judge,
     top_error,
 )
-from sightline.onnx_export.relevance_truth import NOT_SHOWN, SHOWN, UNKNOWN, Captions, TruthQuery, truth_queries
+from sightline.onnx_export.relevance_truth import (
+    NOT_SHOWN,
+    SHOWN,
+    UNKNOWN,
+    Captions,
+    TruthQuery,
+    nouns_from,
+    truth_queries,
+)
 
 
 def record(number: int, *captions: str, label: str | None = None) -> Record:
@@ -197,3 +205,10 @@ def test_sentences_may_be_asked_of_the_first_images_only() -> None:
     asked = truth_queries(records, asked=1)
     (only,) = [query for query in asked if query.kind == "sentence"]
     assert only.truth[0] == SHOWN
+
+
+def test_other_nouns_can_be_asked_for() -> None:
+    asked = nouns_from({"grass": {"shows": ["meadow"]}})
+    found = truth_queries(RECORDS, sentences=0, nouns=asked)
+    assert [query.text for query in found if query.kind == "noun"] == ["grass"]
+    assert found[0].truth[:4].tolist() == [SHOWN, NOT_SHOWN, NOT_SHOWN, NOT_SHOWN]

@@ -148,8 +148,13 @@ class Noun:
 
 @cache
 def nouns() -> tuple[Noun, ...]:
-    """The nouns that are asked for."""
-    return tuple(_noun(text, words) for text, words in _read("nouns.toml").items())
+    """The nouns that are asked for, unless others are given."""
+    return nouns_from(_read("nouns.toml"))
+
+
+def nouns_from(table: Mapping[str, Mapping[str, Any]]) -> tuple[Noun, ...]:
+    """The nouns of a table in the form of nouns.toml."""
+    return tuple(_noun(text, words) for text, words in table.items())
 
 
 def _noun(text: str, words: Mapping[str, Any]) -> Noun:
@@ -157,15 +162,15 @@ def _noun(text: str, words: Mapping[str, Any]) -> Noun:
     return Noun(text, shows, unsure, other, words.get("plural", ""), adjectives)
 
 
-def noun_queries(captions: Captions) -> Iterator[TruthQuery]:
-    """A query for every noun of the list, whether or not an image shows it."""
-    for noun in nouns():
+def noun_queries(captions: Captions, asked: Sequence[Noun] | None = None) -> Iterator[TruthQuery]:
+    """A query for every noun, whether or not an image shows it."""
+    for noun in asked or nouns():
         yield TruthQuery(noun.text, "noun", noun.truth(captions))
 
 
-def phrase_queries(captions: Captions) -> Iterator[TruthQuery]:
+def phrase_queries(captions: Captions, asked: Sequence[Noun] | None = None) -> Iterator[TruthQuery]:
     """A query for every adjective and noun that at least one image shows together."""
-    for noun in nouns():
+    for noun in asked or nouns():
         shown = noun.truth(captions)
         for kind in noun.adjectives:
             for adjective, opposites in _ADJECTIVES[kind].items():
@@ -179,21 +184,21 @@ def phrase_queries(captions: Captions) -> Iterator[TruthQuery]:
                     yield TruthQuery(f"{adjective} {noun.many if kind == 'number' else noun.text}", "phrase", truth)
 
 
-def scene_queries(captions: Captions, seed: int) -> Iterator[TruthQuery]:
+def scene_queries(captions: Captions, seed: int, asked: Sequence[Noun] | None = None) -> Iterator[TruthQuery]:
     """Parts of captions from one noun to the next, such as `a dog running on the beach`, in random order."""
-    by_term = {term: noun for noun in nouns() for term in noun.terms}
+    by_term = {term: noun for noun in asked or nouns() for term in noun.terms}
     longest_first = sorted(by_term, key=len, reverse=True)
     term = re.compile(rf"\b(?:(?:a|an|the) )?({'|'.join(map(re.escape, longest_first))})\b")
     shown: dict[str, Int8Array] = {}
-    asked = set()
+    found_before = set()
     for image, text in captions.in_random_order(seed):
         places = list(term.finditer(text))
         for first, second in pairwise(places):
             found, both = text[first.start() : second.end()], [by_term[one[1]] for one in (first, second)]
             between = len(text[first.end() : second.start()].split())
-            if both[0] == both[1] or not 1 <= between <= _BETWEEN or found in asked:
+            if both[0] == both[1] or not 1 <= between <= _BETWEEN or found in found_before:
                 continue
-            asked.add(found)
+            found_before.add(found)
             one, other = (shown.setdefault(noun.text, noun.truth(captions)) for noun in both)
             truth = np.full(captions.images, UNKNOWN, dtype=np.int8)
             truth[(one == SHOWN) & (other == SHOWN)] = SHOWN
@@ -250,16 +255,17 @@ def truth_queries(
     seed: int = 0,
     lang: str = "en",
     asked: int | None = None,
+    nouns: Sequence[Noun] | None = None,
 ) -> list[TruthQuery]:
     """Queries of every kind that the records allow, each with at least one image whose truth is known.
 
     sentences, scenes: the largest number of captions, and of parts of captions, to use as queries. asked: use captions
-        only of the first `asked` records.
+        only of the first `asked` records. nouns: the nouns to ask for; by default those of nouns.toml.
     """
     captions = Captions(records, lang)
-    phrases = [*phrase_queries(captions), *islice(scene_queries(captions, seed), scenes)]
+    phrases = [*phrase_queries(captions, nouns), *islice(scene_queries(captions, seed, nouns), scenes)]
     some = islice(sentence_queries(records, captions, seed, lang, asked), sentences)
-    found = [*noun_queries(captions), *phrases, *some, *name_queries(records, captions)]
+    found = [*noun_queries(captions, nouns), *phrases, *some, *name_queries(records, captions)]
     return [query for query in found if (query.truth != UNKNOWN).any()]
 
 

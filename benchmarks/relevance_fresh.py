@@ -1,0 +1,99 @@
+"""Test the bundled relevance on images, nouns and names that were not used to fit, choose or test it before.
+
+    python -m benchmarks.relevance_fresh
+
+Besides the sets of `benchmarks.relevance`, SIGHTLINE_DATA needs the shards coco-test (images of Karpathy's COCO test
+split with their five captions) and imagenet-sample (one image for each of the 1,000 names of ImageNet, as label). The
+embedding model was trained on neither. Nouns are those of nouns.toml, and then those of relevance_other_nouns.toml,
+which no earlier test asked for. Names that are labels in names-val are not asked, nor those that captions often
+mention: images with another label may show them too.
+"""
+
+import argparse
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.provenance import RESULTS, ROOT, provenance, write_result
+from benchmarks.relevance import FITTED, MORE, Images, Lab, load, measured
+from sightline.bundle import Bundle
+from sightline.bundle.relevance import PairRelevance
+from sightline.onnx_export.relevance_fit import fit_relevance
+from sightline.onnx_export.relevance_truth import Captions, Noun, nouns_from
+
+NEW = ("coco-test", "imagenet-sample")
+SETS = (*FITTED, *NEW, "flickr8k-test", *MORE)
+SEED = 2026
+OFTEN = 10  # captions that mention a name
+OTHER_NOUNS = Path(__file__).with_name("relevance_other_nouns.toml")
+
+
+def other_nouns() -> tuple[Noun, ...]:
+    """The nouns of relevance_other_nouns.toml."""
+    return nouns_from(tomllib.loads(OTHER_NOUNS.read_text(encoding="utf-8")))
+
+
+def run(lab: Lab, sets: Mapping[str, Images], shipped: PairRelevance) -> list[dict[str, Any]]:
+    """Test the shipped relevance, and relevance fitted on the other source alone, in collections of three sizes."""
+    names = sets["names-val"]
+    fits = {
+        "all validation sets": shipped,
+        "flickr8k-val": fit_relevance(lab.judged(sets["flickr8k-val"].joined(names.half(0))), lab.words),
+        "coco-val": fit_relevance(lab.judged(sets["coco-val"].joined(names.half(1))), lab.words),
+    }
+    coco, flickr8k = sets["coco-test"].joined(sets["imagenet-sample"]), sets["flickr8k-test"]
+    same = replace(lab, seed=SEED, skipped=_labels(names) | _common(sets["imagenet-sample"], sets["coco-test"]))
+    other = replace(same, nouns=other_nouns())
+    # Images of Flickr8k's test set were in earlier tests, so they are only asked for other nouns.
+    tests = [
+        ("flickr8k-val", "coco-test", "nouns.toml", same, coco, flickr8k),
+        ("flickr8k-val", "coco-test", "other nouns", other, coco, flickr8k),
+        ("coco-val", "flickr8k-test", "other nouns", other, flickr8k, coco),
+        ("all validation sets", "coco-test", "nouns.toml", same, coco, flickr8k),
+        ("all validation sets", "coco-test", "other nouns", other, coco, flickr8k),
+        ("all validation sets", "flickr8k-test", "other nouns", other, flickr8k, coco),
+    ]
+    found = []
+    for fitted, tested, nouns, asking, images, second in tests:
+        about = {"fitted_on": fitted, "tested_on": tested, "nouns": nouns, "line": fits[fitted].line}
+        medium = [second, sets["web-val"]]
+        for others in ([], medium, [*medium, *(sets[name] for name in MORE if name in sets)]):
+            found.append({**about, **measured(asking, fits[fitted], images, others)})
+    return found
+
+
+def _labels(images: Images) -> frozenset[str]:
+    return frozenset(record.label.lower() for record in images.records if record.label)
+
+
+def _common(named: Images, captioned: Images) -> frozenset[str]:
+    """The labels that many captions mention."""
+    captions = Captions(captioned.records)
+    return frozenset(name for name in _labels(named) if captions.mentions([name]).sum() >= OFTEN)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, default=ROOT / "bundles" / "default")
+    parser.add_argument("--embeddings", type=Path, help="a folder of SET.npz; by default one below runs/relevance")
+    parser.add_argument("--cached", action="store_true", help="use only images whose embeddings are there")
+    parser.add_argument("--json", type=Path, default=RESULTS / "relevance-fresh.json")
+    arguments = parser.parse_args()
+    folder = Path(os.environ["SIGHTLINE_DATA"])
+    bundle = Bundle.open(arguments.model)
+    if not isinstance(bundle.relevance, PairRelevance):
+        parser.error(f"{arguments.model} has no relevance of pairs")
+    cache = arguments.embeddings or Path("runs/relevance", bundle.sha256[:12])
+    loaded = {name: load(name, folder, bundle, cache, arguments.cached) for name in SETS}
+    sets = {name: images for name, images in loaded.items() if images is not None}
+    tests = run(Lab(bundle, bundle.words), sets, bundle.relevance)
+    sizes = {name: len(images.records) for name, images in sets.items()}
+    about = {"experiment": "relevance-fresh", **provenance(SEED, list(sets)), "sizes": sizes}
+    write_result(arguments.json, {**about, "tests": tests})
+
+
+if __name__ == "__main__":
+    main()

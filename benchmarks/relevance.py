@@ -86,7 +86,7 @@ class Lab:
     """A bundle with its words, and which queries to ask.
 
     seed: draws collections, scenes and sentences. nouns: those to ask for; by default those of nouns.toml.
-    skipped: queries in lower case that are not asked.
+    skipped: names in lower case that are not asked.
     """
 
     bundle: Bundle
@@ -101,7 +101,7 @@ class Lab:
     ) -> list[JudgedQuery]:
         """Judge all queries with known truth in each gallery (indices); sentences only of the first `asked` images."""
         queries = truth_queries(images.records, asked=asked, seed=self.seed, nouns=self.nouns)
-        queries = [query for query in queries if query.text.lower() not in self.skipped]
+        queries = [query for query in queries if query.kind != "name" or query.text.lower() not in self.skipped]
         texts = self.texts([query.text for query in queries])
         found = []
         for places in galleries:

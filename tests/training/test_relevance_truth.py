@@ -212,3 +212,33 @@ def test_other_nouns_can_be_asked_for() -> None:
     found = truth_queries(RECORDS, sentences=0, nouns=asked)
     assert [query.text for query in found if query.kind == "noun"] == ["grass"]
     assert found[0].truth[:4].tolist() == [SHOWN, NOT_SHOWN, NOT_SHOWN, NOT_SHOWN]
+
+
+SHEEP = [
+    record(0, "two sheep", "a couple of sheep", "a pair of white sheep", "sheep", "animals"),
+    record(1, "a herd of sheep", "a group of sheep", "sheep on grass", "a flock of sheep", "white sheep"),
+    record(2, "a sheep", "one sheep stands", "a white sheep", "a sheep", "a woolly sheep"),
+    record(3, "three sheep", "three white sheep", "sheep", "grass", "a field"),
+    record(4, "a sheep and a lamb", "one sheep with lambs", "a sheep", "a sheep", "a lamb"),
+]
+
+
+def test_a_number_is_not_shown_where_captions_say_another_or_only_one_and_unknown_for_a_herd() -> None:
+    (two,) = [query.truth for query in truth_queries(SHEEP, sentences=0) if query.text == "two sheep"]
+    assert two.tolist() == [SHOWN, UNKNOWN, NOT_SHOWN, NOT_SHOWN, UNKNOWN]
+
+
+def test_a_colour_before_of_does_not_belong_to_the_noun_after_it() -> None:
+    plate = record(0, "a white plate of pizza", "white plates of pizza", "pizza", "pizza", "a pizza")
+    assert not [one for one in truth_queries([plate, BOAT], sentences=0) if one.text == "white pizza"]
+
+
+def test_captions_leave_a_name_open_by_its_plural_its_head_a_wider_word_or_a_place() -> None:
+    names = [record(n, name, label=name) for n, name in enumerate(("bathtub", "microwave oven", "hen", "toaster"))]
+    said = ("a tub", "two microwaves", "chickens", "a kitchen", "a boat in a bath")
+    photos = [record(10 + n, *(text,) * 5) for n, text in enumerate(said)]
+    truth = {one.text: one.truth[4:].tolist() for one in truth_queries([*names, *photos], sentences=0)}
+    assert truth["bathtub"] == [UNKNOWN, NOT_SHOWN, NOT_SHOWN, NOT_SHOWN, UNKNOWN]
+    assert truth["microwave oven"] == [NOT_SHOWN, UNKNOWN, NOT_SHOWN, UNKNOWN, NOT_SHOWN]
+    assert truth["hen"] == [NOT_SHOWN, NOT_SHOWN, UNKNOWN, NOT_SHOWN, NOT_SHOWN]
+    assert truth["toaster"] == [NOT_SHOWN, NOT_SHOWN, NOT_SHOWN, UNKNOWN, NOT_SHOWN]

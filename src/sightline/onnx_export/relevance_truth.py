@@ -4,11 +4,13 @@ Truth comes from captions and labels. People do not mention every chair, so one 
 
 - a noun is shown if at least two captions of an image say so, and not shown if no caption says so or leaves it open;
 - a phrase (`brown dog`) is shown if two captions say so, and not shown if the noun is not shown, or has another colour;
+  `two dogs` is not shown if two captions say another number, or one dog and nothing leaves the number open;
 - a scene (`a dog on a beach`) is shown by the image whose caption has these words, and by others that show both nouns;
   not by images that do not show one of the nouns;
 - a sentence is shown by the image that it was written for, and not by images with several captions that share few of
   its words or of their synonyms (`bike` for `cyclist`);
-- a name is shown by the images that are labelled with it, and not by those with another label.
+- a name is shown by the images that are labelled with it, and not by those with another label, nor by those whose
+  captions have no word of it, no wider word for it and no place where such things are seldom mentioned.
 
 Everything else is unknown and left out.
 """
@@ -25,7 +27,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sightline.arrays import Int8Array, Int64Array
+from sightline.arrays import BoolArray, Int8Array, Int64Array
 from sightline.bundle.words import COLOURS, FUNCTION_WORDS, NUMBERS
 from sightline.datasets import Record
 
@@ -35,15 +37,23 @@ UNKNOWN, NOT_SHOWN, SHOWN = -1, 0, 1
 _COUNTS = NUMBERS[:3]
 _ADJECTIVES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "colour": {one: tuple(other for other in (*COLOURS, "gray") if other != one) for one in COLOURS},
-    "number": {
-        one: tuple(other for other in (*_COUNTS, "one", "a", "lone", "single") if other != one) for one in _COUNTS
-    },
+    "number": {one: tuple(other for other in _COUNTS if other != one) for one in _COUNTS},
     "age": {"young": ("old", "older", "elderly"), "old": ("young", "little")},
 }
 """Adjectives by kind, each with the adjectives that rule it out."""
+_ONE = ("one", "a", "an", "lone", "single")
+_SAME = {"two": ("couple of", "pair of"), "grey": ("gray",)}
+"""Further words for an adjective."""
+_SEVERAL = tuple(
+    "another both bunch couple crowd family few flock group herd line lots many multiple other others pair row several "
+    "some team various".split()
+)
+"""Words of a caption that leave open how many there are."""
+_IRREGULAR = frozenset(("men", "women", "gentlemen", "geese", "cattle", "children", "people"))
 _ENOUGH = 3  # captions needed for what none of them mentions to count as not shown
 _SHARED = 0.5  # share of a sentence's words: an image whose captions have that many may show it too
 _BETWEEN = 4  # words between two nouns of a scene
+_PART = 3  # letters in a part of a compound
 _NEAR = 3  # words between an adjective and its noun, as in "brown and white dog"
 
 
@@ -88,14 +98,21 @@ class Captions:
         return self._per_image(found)
 
     def together(self, adjectives: Iterable[str], nouns: Iterable[str]) -> Int64Array:
-        """How many captions of each image have one of the adjectives shortly before one of the nouns."""
+        """How many captions of each image have one of the adjectives shortly before one of the nouns.
+
+        "a white plate of pizza" does not say that a pizza is white, nor "a herd of sheep" that there is one.
+        """
         either = "|".join(map(re.escape, adjectives))
         found = set()
         for noun in nouns:
             if having := self._having(noun):
-                near = re.compile(rf"\b(?:{either})(?: \w+){{0,{_NEAR - 1}}} {re.escape(noun)}\b")
+                near = re.compile(rf"\b(?:{either})(?: (?!of\b)\w+){{0,{_NEAR - 1}}} {re.escape(noun)}\b")
                 found |= {n for n in having if near.search(self._texts[n])}
         return self._per_image(found)
+
+    def has(self, word: str) -> bool:
+        """Whether any caption has this word."""
+        return word in self._with
 
     def shared(self, words: Sequence[str], *, synonyms: bool = False) -> Int64Array:
         """How many of these words, or words that may mean the same, occur in the captions of each image."""
@@ -135,6 +152,13 @@ class Noun:
     def many(self) -> str:
         """The plural."""
         return self.plural or f"{self.text}s"
+
+    @cached_property
+    def plurals(self) -> tuple[str, ...]:
+        """The terms that can only mean several."""
+        regular = {f"{term}{end}" for term in self.terms for end in ("s", "es")}
+        regular |= {f"{term.removesuffix('y')}ies" for term in self.terms}
+        return tuple(term for term in self.terms if term != self.text and (term in regular or term in _IRREGULAR))
 
     def truth(self, captions: Captions) -> Int8Array:
         """Whether each image [images] shows the noun."""
@@ -176,12 +200,23 @@ def phrase_queries(captions: Captions, asked: Sequence[Noun] | None = None) -> I
             for adjective, opposites in _ADJECTIVES[kind].items():
                 truth = np.full(captions.images, UNKNOWN, dtype=np.int8)
                 truth[shown == NOT_SHOWN] = NOT_SHOWN
-                other = captions.together(opposites, noun.terms)
-                truth[(shown == SHOWN) & (captions.mentions([adjective]) == 0) & (other >= 2)] = NOT_SHOWN
-                said = captions.together([adjective], noun.terms)
+                other = captions.together(opposites, noun.terms) >= 2
+                if kind == "number":
+                    other |= _only_one(captions, noun)
+                same = (adjective, *_SAME.get(adjective, ()))
+                truth[(shown == SHOWN) & (captions.mentions(same) == 0) & other] = NOT_SHOWN
+                said = captions.together(same, noun.terms)
                 truth[said >= np.minimum(2, captions.count.clip(min=1))] = SHOWN
                 if (truth == SHOWN).any():
                     yield TruthQuery(f"{adjective} {noun.many if kind == 'number' else noun.text}", "phrase", truth)
+
+
+def _only_one(captions: Captions, noun: Noun) -> BoolArray:
+    """Which images [images] show one of a noun: two captions say so, and none has a plural or leaves the number open."""
+    singular = [term for term in noun.terms if term not in noun.plurals]
+    open_ = captions.mentions((*noun.plurals, *_SEVERAL, *NUMBERS))
+    found: BoolArray = (captions.together(_ONE, singular) >= 2) & (open_ == 0)
+    return found
 
 
 def scene_queries(captions: Captions, seed: int, asked: Sequence[Noun] | None = None) -> Iterator[TruthQuery]:
@@ -238,7 +273,8 @@ def name_queries(records: Sequence[Record], captions: Captions) -> Iterator[Trut
     for name in dict.fromkeys(label for label in labels if label is not None and label not in vague):
         own = frozenset(_plain(name).split())
         truth = np.full(captions.images, UNKNOWN, dtype=np.int8)
-        truth[captions.described & (captions.mentions((*own, *_wider(own))) == 0)] = NOT_SHOWN
+        hinted = captions.shared([*own, *_heads(own, captions)]) + captions.mentions(_wider(own))
+        truth[captions.described & (hinted == 0)] = NOT_SHOWN
         for image, label in enumerate(labels):
             if label is not None:
                 words = frozenset(_plain(label).split())
@@ -270,9 +306,20 @@ def truth_queries(
 
 
 def _wider(words: frozenset[str]) -> list[str]:
-    """The more general words that captions use for these names: `dog` for a terrier."""
-    kinds = _read("names.toml")["kinds"]
-    return [term for noun in nouns() if words & set(kinds.get(noun.text, ())) for term in noun.terms]
+    """Words of captions that leave it open whether an image shows a name with these words.
+
+    They are more general (`dog` for a terrier), or say where such a thing is seldom mentioned (`kitchen` for a toaster).
+    """
+    table = _read("names.toml")
+    wider = [noun for noun in nouns() if words & set(table["kinds"].get(noun.text, ()))]
+    places = [one["words"] for one in table["unmentioned"].values() if words & set(one["names"])]
+    return [*(term for noun in wider for term in (*noun.terms, *noun.unsure)), *(word for own in places for word in own)]
+
+
+def _heads(words: frozenset[str], captions: Captions) -> list[str]:
+    """The last part of a compound whose parts are words of captions: `tub` of `bathtub`."""
+    parts = [(word[:cut], word[cut:]) for word in words for cut in range(_PART, len(word) - _PART + 1)]
+    return [last for first, last in parts if captions.has(first) and captions.has(last)]
 
 
 def _plain(text: str) -> str:

@@ -68,6 +68,21 @@ def test_a_text_with_a_number_or_a_colour_is_marked(text: str, counts: int, colo
     assert (found["counts"], found["colours"]) == (counts, colours)
 
 
+@pytest.mark.parametrize(
+    ("text", "numbers", "colours"),
+    [("two dogs", 0.5, 0), ("a red car", 0, 0.5), ("two red cars in the snow", 0.25, 0.25), ("", 0, 0), ("dog", 0, 0)],
+)
+def test_numbers_and_colours_weigh_by_their_share_of_the_words(text: str, numbers: float, colours: float) -> None:
+    found = features(text, WORDS)
+    assert (found["number_share"], found["colour_share"]) == (numbers, colours)
+
+
+def test_weights_of_older_features_still_count() -> None:
+    old = PairRelevance({"cosine": 10.0, "counts": -2.0, "colours": -1.0, "bias": -5.0})
+    found = [float(old.of(text, np.array([0.5]), WORDS)[0]) for text in ("dogs", "two dogs", "red dog")]
+    assert found == pytest.approx([0.5, 1 / (1 + np.exp(2)), 1 / (1 + np.exp(1))])
+
+
 def test_the_rows_of_a_fit_are_the_features_that_relevance_weighs() -> None:
     weights = {name: 0.1 * (place + 1) for place, name in enumerate(FEATURES)}
     text, cosines = "two red dogs and a zebra on a beach", np.array([0.2, 0.5])

@@ -123,6 +123,9 @@ def test_captions_count_once_each() -> None:
 # Fitting
 
 
+FAMILIAR = Words(["a", "dog", "on", "the", "wide", "green", "field", *(str(n) for n in range(5000))])
+
+
 def made_up(seed: int, bias: float = -4.0) -> list[JudgedQuery]:
     """Queries whose images show what is asked for with a probability that their cosines give."""
     rng = np.random.default_rng(seed)
@@ -136,7 +139,7 @@ def made_up(seed: int, bias: float = -4.0) -> list[JudgedQuery]:
 
 
 def test_a_fit_finds_the_probabilities_that_made_the_truth() -> None:
-    words = Words(["a", "dog", "on", "the"])
+    words = FAMILIAR
     fitted = fit_relevance(made_up(0), words, data=["made up"])
     stated = fitted.of("dog", np.array([0.2, 0.4, 0.6]), words)
     np.testing.assert_allclose(stated, 1 / (1 + np.exp(-(10 * np.array([0.2, 0.4, 0.6]) - 4))), atol=0.05)
@@ -145,8 +148,17 @@ def test_a_fit_finds_the_probabilities_that_made_the_truth() -> None:
     assert fitted.data == ("made up",)
 
 
+def test_wrong_images_count_more_the_rarer_the_word_as_in_a_larger_collection() -> None:
+    rare = Words(["a", *(str(n) for n in range(5000))])
+    known, unknown = (
+        float(fit_relevance(made_up(0), words).of("dog", np.array([0.4]), words)[0]) for words in (FAMILIAR, rare)
+    )
+    assert known == pytest.approx(0.5, abs=0.05)
+    assert unknown < 0.35
+
+
 def test_wrong_images_count_more_the_longer_the_query_as_in_a_larger_collection() -> None:
-    words = Words(["a", "dog", "on", "the"])
+    words = FAMILIAR
     fitted = fit_relevance(made_up(0), words)
     noun, sentence = (
         float(fitted.of(text, np.array([0.4]), words)[0]) for text in ("dog", "a dog on the wide green field")

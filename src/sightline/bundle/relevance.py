@@ -12,7 +12,13 @@ from sightline.bundle.words import COLOURS, FUNCTION_WORDS, NUMBERS, Words
 from sightline.errors import BundleError
 
 BIAS = "bias"
-TEXT_FEATURES = ("length", "length2", "familiarity", "familiarity_length", "familiarity_length2", "counts", "colours")
+TEXT_FEATURES = (
+    *("length", "length2", "familiarity", "familiarity_length", "familiarity_length2"),
+    *("number_share", "colour_share"),
+)
+OLD_FEATURES = ("counts", "colours")
+"""Further features of a text that only older bundles have weights for."""
+
 COSINE_FEATURES = {"cosine": None, "cosine_length": "length", "cosine_length2": "length2"}
 """The cosine by itself, and times a feature of the text."""
 
@@ -40,7 +46,7 @@ class PairRelevance:
     error: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        unknown = sorted(set(self.weights) - {BIAS, *FEATURES})
+        unknown = sorted(set(self.weights) - {BIAS, *FEATURES, *OLD_FEATURES})
         if unknown:
             raise BundleError(f"relevance: unknown features {', '.join(unknown)}", "Update Sightline.")
         if not all(map(math.isfinite, self.weights.values())) or not 0 <= self.line <= 1:
@@ -68,18 +74,20 @@ def feature_rows(text: str, cosines: FloatArray, words: Words) -> Float64Array:
 
 
 def features(text: str, words: Words) -> dict[str, float]:
-    """The TEXT_FEATURES of a text, by name.
+    """The TEXT_FEATURES and OLD_FEATURES of a text, by name.
 
     length: from 0 for one word to 1 for eight or more, on a logarithmic scale. Articles, prepositions and the like, and
         the words photo, picture and image, do not count: "dog" and "a photo of a dog" are equally long.
     familiarity: that of its least frequent word, 0 to 1. A model is overconfident about words it has rarely seen.
     length2, familiarity_length, familiarity_length2: the square of the length, and familiarity times both.
-    counts, colours: 1 if it has a number word, or a colour, else 0. A model easily finds three dogs for "two dogs".
+    number_share, colour_share: the share of number words, and of colours, among the words that count, 0 to 1. A model
+        easily finds three dogs for "two dogs", and a yellow coat for "yellow dog".
+    counts, colours: 1 if it has a number word, or a colour, else 0.
     """
     found = re.findall(r"\w+", text.lower())
     counted = [word for word in found if word not in FUNCTION_WORDS]
-    count = min(max(1, len(counted)), _LONGEST)
-    length, familiarity = math.log(count) / math.log(_LONGEST), words.familiarity(text)
+    count = max(1, len(counted))
+    length, familiarity = math.log(min(count, _LONGEST)) / math.log(_LONGEST), words.familiarity(text)
     square = length * length
     return {
         "length": length,
@@ -87,6 +95,8 @@ def features(text: str, words: Words) -> dict[str, float]:
         "familiarity": familiarity,
         "familiarity_length": familiarity * length,
         "familiarity_length2": familiarity * square,
+        "number_share": sum(word in _NUMBERS for word in counted) / count,
+        "colour_share": sum(word in _COLOURS for word in counted) / count,
         "counts": float(not _NUMBERS.isdisjoint(found)),
         "colours": float(not _COLOURS.isdisjoint(found)),
     }

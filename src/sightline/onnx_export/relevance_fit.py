@@ -23,6 +23,9 @@ COLLECTION, DRAWS = 300, 5
 TYPICAL, MOST = 4_000, 8.0
 """The size of collection that relevance is fitted for, and the limit on how far that may be from the data of a fit."""
 
+_LONG, _RARE = 1.5, 4.0
+"""How steeply the weight of wrong images rises with the length of a query, and with the rarity of its words."""
+
 _NEARLY = 0.01  # accuracy this close to the best is as good
 LINES = tuple(round(0.3 + 0.05 * step, 2) for step in range(9))
 """Lines to choose from; with a lower one, too many of the matches for a common noun would be wrong."""
@@ -55,8 +58,8 @@ def fit_relevance(
 ) -> PairRelevance:
     """Fit relevance by maximum likelihood to the best images of each query, with equal weight for every kind of query.
 
-    A larger collection has more photos of dogs, but a sentence still describes one photo, among more that resemble it.
-    So the longer a query, the more its wrong images count, as if there were TYPICAL images (see `_wrong_weight`).
+    A larger collection has more photos of dogs, but a sentence or a rare name still fits one photo, among more that
+    resemble it. So wrong images count more for such queries, as if there were TYPICAL images (see `_wrong_weight`).
 
     line: the relevance from which a result is a match; by default the one that best separates queries for which an
         image shows what is asked for from those for which none does.
@@ -78,9 +81,11 @@ def fit_relevance(
 
 
 def _wrong_weight(query: JudgedQuery, words: Words) -> float:
-    """How much a wrong image counts: 1 for one word, up to TYPICAL / images for a sentence."""
+    """How much a wrong image counts: 1 for a common word, up to TYPICAL / images for a sentence or an unknown word."""
     ratio = min(max(1.0, TYPICAL / len(query.cosines)), MOST) if len(query.cosines) else 1.0
-    return float(ratio ** features(query.text, words)["length"])
+    own = features(query.text, words)
+    rare = (1 - own["familiarity"]) ** _RARE
+    return float(ratio ** max(own["length"] ** _LONG, rare, own["number_share"] + own["colour_share"]))
 
 
 def chances(query: JudgedQuery, fitted: PairRelevance, words: Words) -> Float64Array:

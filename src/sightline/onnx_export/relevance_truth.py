@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -44,9 +44,9 @@ _ADJECTIVES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 _ONE = ("one", "a", "an", "lone", "single")
 _SAME = {"two": ("couple of", "pair of"), "grey": ("gray",)}
 """Further words for an adjective."""
-_SEVERAL = tuple(
-    "another both bunch couple crowd family few flock group herd line lots many multiple other others pair row several "
-    "some team various".split()
+_SEVERAL = (
+    *("another", "both", "bunch", "couple", "crowd", "family", "few", "flock", "group", "herd", "line", "lots", "many"),
+    *("multiple", "other", "others", "pair", "row", "several", "some", "team", "various"),
 )
 """Words of a caption that leave open how many there are."""
 _IRREGULAR = frozenset(("men", "women", "gentlemen", "geese", "cattle", "children", "people"))
@@ -212,7 +212,7 @@ def phrase_queries(captions: Captions, asked: Sequence[Noun] | None = None) -> I
 
 
 def _only_one(captions: Captions, noun: Noun) -> BoolArray:
-    """Which images [images] show one of a noun: two captions say so, and none has a plural or leaves the number open."""
+    """Which images [images] show one of a noun: two captions say so, and none hints at more."""
     singular = [term for term in noun.terms if term not in noun.plurals]
     open_ = captions.mentions((*noun.plurals, *_SEVERAL, *NUMBERS))
     found: BoolArray = (captions.together(_ONE, singular) >= 2) & (open_ == 0)
@@ -308,12 +308,12 @@ def truth_queries(
 def _wider(words: frozenset[str]) -> list[str]:
     """Words of captions that leave it open whether an image shows a name with these words.
 
-    They are more general (`dog` for a terrier), or say where such a thing is seldom mentioned (`kitchen` for a toaster).
+    They are more general (`dog` for a terrier), or name places where it is seldom mentioned (`kitchen` for a toaster).
     """
     table = _read("names.toml")
     wider = [noun for noun in nouns() if words & set(table["kinds"].get(noun.text, ()))]
     places = [one["words"] for one in table["unmentioned"].values() if words & set(one["names"])]
-    return [*(term for noun in wider for term in (*noun.terms, *noun.unsure)), *(word for own in places for word in own)]
+    return [*(term for noun in wider for term in (*noun.terms, *noun.unsure)), *chain.from_iterable(places)]
 
 
 def _heads(words: frozenset[str], captions: Captions) -> list[str]:

@@ -23,7 +23,7 @@ COLLECTION, DRAWS = 300, 5
 TYPICAL, MOST = 4_000, 8.0
 """The size of collection that relevance is fitted for, and the limit on how far that may be from the data of a fit."""
 
-_LONG, _RARE = 1.5, 4.0
+_LONG, _RARE = 1.5, 6.0
 """How steeply the weight of wrong images rises with the length of a query, and with the rarity of its words."""
 
 _NEARLY = 0.01  # accuracy this close to the best is as good

@@ -224,8 +224,9 @@ def run(lab: Lab, sets: Mapping[str, Images]) -> tuple[PairRelevance, dict[str, 
         fitted = fit_relevance(lab.judged(sides[learn]), lab.words)
         test(fitted, learn, other, sides[other], MEDIUM, (*MEDIUM, *MORE))
     used = [name for name in FITTED if name in sets]
-    everything = sets[used[0]].joined(*(sets[name] for name in used[1:]))
-    final = fit_relevance(lab.judged(everything), lab.words, data=used)
+    # Each source is its own collection: images from elsewhere are too easy to tell from those that a sentence describes.
+    alone = [sets[name] for name in used if name not in sides and name != "names-val"]
+    final = fit_relevance([one for own in (*sides.values(), *alone) for one in lab.judged(own)], lab.words, data=used)
     kinds = sorted({kind for one in tests for kind in one["kinds"]})
     mean = {kind: np.mean([one["kinds"][kind]["error"] for one in tests if kind in one["kinds"]]) for kind in kinds}
     final = replace(final, error={kind: round(float(value), 4) for kind, value in mean.items()})

@@ -224,7 +224,7 @@ def run(lab: Lab, sets: Mapping[str, Images]) -> tuple[PairRelevance, dict[str, 
         fitted = fit_relevance(lab.judged(sides[learn]), lab.words)
         test(fitted, learn, other, sides[other], MEDIUM, (*MEDIUM, *MORE))
     used = [name for name in FITTED if name in sets]
-    # Each source is its own collection: images from elsewhere are too easy to tell from those that a sentence describes.
+    # Each source is its own collection: images from elsewhere are too easy to tell from those that a text describes.
     alone = [sets[name] for name in used if name not in sides and name != "names-val"]
     final = fit_relevance([one for own in (*sides.values(), *alone) for one in lab.judged(own)], lab.words, data=used)
     kinds = sorted({kind for one in tests for kind in one["kinds"]})

@@ -13,8 +13,8 @@ KINDS = {"noun": "nouns", "phrase": "phrases", "sentence": "sentences", "name": 
 _COLOURS = {"noun": "#0072b2", "phrase": "#e69f00", "sentence": "#009e73", "name": "#cc79a7"}
 
 
-def relevance_values(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The values for the page's template."""
+def relevance_values(result: Mapping[str, Any], fresh: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """The values for the page's template; fresh: tests on other images and words; before: those of the previous fit."""
     lists = {key: result["collection"][key] for key in ("not_found", "found")}
     return {
         "relevance tests": _tests(result),
@@ -24,6 +24,10 @@ def relevance_values(result: Mapping[str, Any]) -> dict[str, Any]:
         "relevance weights": ", ".join(f"{name} {value:.2f}" for name, value in result["weights"].items()),
         "relevance line": result["line"],
         "relevance sources": sources([result], "relevance.json"),
+        "fresh tests": _tests(fresh),
+        "fresh tests before": [one for one in _tests(before) if one["fitted_on"] == "all validation sets"],
+        "fresh sources": sources([fresh], "relevance-fresh.json"),
+        "fresh sources before": sources([before], "relevance-fresh-before.json"),
     }
 
 
@@ -34,7 +38,8 @@ def _tests(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     for test in result["tests"]:
         figures = (test["kinds"].get("noun", {}).get(key) for key in keys)
         nouns = [MISSING if one is None else f"{one:.2f}" for one in figures]
-        tests.append(test | {"errors": [_points(test["kinds"].get(kind)) for kind in KINDS], "nouns": nouns})
+        errors = [_points(test["kinds"].get(kind)) for kind in KINDS]
+        tests.append(test | {"asked": test.get("nouns"), "errors": errors, "nouns": nouns})
     return tests
 
 

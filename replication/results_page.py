@@ -39,7 +39,8 @@ def page(results: Path = RESULTS, bundle: Path = ROOT / "bundles" / "default") -
     values |= _paper2(systems["paper2"], papers["paper2"]["reported"]) | _hrem(results)
     values |= _paper3(systems["paper3"]) | _paper4(results / "paper4")
     values |= _bundle(results, bundle) | _fast(results) | _cascade(results)
-    values |= relevance_values(read_result(results / "relevance.json"))
+    relevance = ("relevance.json", "relevance-fresh.json", "relevance-fresh-before.json")
+    values |= relevance_values(*(read_result(results / name) for name in relevance))
     return fill(TEMPLATE, values)
 
 

@@ -9,7 +9,8 @@ from rich.console import Console
 
 from evaluation.made_up import MadeUp, record
 from sightline.errors import EvaluationError
-from sightline.evaluation import compare, evaluate, table
+from sightline.evaluation import evaluate, table
+from sightline.evaluation.report import compare
 
 
 def result(model: str = "m", r1: float = 50.0, **changes: Any) -> dict[str, Any]:

@@ -8,13 +8,11 @@ from sightline.evaluation.metrics import recall
 from sightline.evaluation.resampling import Interval, bootstrap_both, paired_difference, paired_gain, wilson
 
 
-def bootstrap(
-    ranks: np.ndarray, clusters: np.ndarray | None = None, *, seed: int, resamples: int = 1000
-) -> dict[str, Interval]:
+def bootstrap(ranks: np.ndarray, clusters: np.ndarray | None = None, *, seed: int) -> dict[str, Interval]:
     """Intervals of one direction; without clusters, every query is drawn by itself."""
     own = np.arange(len(ranks)) if clusters is None else clusters
     images = np.unique(own)
-    found = bootstrap_both(ranks, own, np.ones(len(images)), images, seed=seed, resamples=resamples)["text_to_image"]
+    found = bootstrap_both(ranks, own, np.ones(len(images)), images, seed=seed)["text_to_image"]
     assert isinstance(found, dict)
     return found
 
@@ -43,7 +41,7 @@ def test_intervals_cover_the_truth_nineteen_times_in_twenty() -> None:
     covered = 0
     for seed in range(200):
         ranks, clusters = alike_within_images(rng, 150, 3)
-        low, high = bootstrap(ranks, clusters, seed=seed, resamples=400)["R@1"]
+        low, high = bootstrap(ranks, clusters, seed=seed)["R@1"]
         covered += low <= 60 <= high
     assert 0.90 <= covered / 200 <= 0.99
 

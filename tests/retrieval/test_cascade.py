@@ -16,6 +16,7 @@ from sightline.bundle.model import Calibration, Defaults
 from sightline.errors import ModelError, OptionError
 from sightline.evaluation import evaluate
 from sightline.media import to_pixels
+from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.cascade import Cascade
 from sightline.retrieval.costs import Costs
 from sightline.retrieval.options import SearchOptions
@@ -273,7 +274,7 @@ def test_the_odds_fall_as_the_items_grow() -> None:
     odds = [chance / (1 - chance) for chance in (few, fewer, many)]
     assert odds[1] == pytest.approx(10 * odds[0])
     assert odds[2] == pytest.approx(odds[0] / 100)
-    shown = gallery_relevances(["embed"], np.array([0.1]), np.array([0.1]), {"embed": fitted}, items=101)
+    shown = gallery_relevances(Candidates.of(np.arange(1), np.array([0.1])), {"embed": fitted}, items=101)
     assert shown is not None
     assert shown[0] == pytest.approx(fewer)
 
@@ -286,7 +287,9 @@ def test_the_odds_fall_as_the_items_grow() -> None:
 def test_relevance_never_rises_down_the_list(matched: list[float], rest: list[float], calibrations: Any) -> None:
     scores = np.array(sorted(matched, reverse=True) + sorted(rest, reverse=True))
     stages = ("match",) * len(matched) + ("embed",) * len(rest)
-    found = gallery_relevances(stages, scores, scores, calibrations)
+    found = gallery_relevances(
+        dataclasses.replace(Candidates.of(np.arange(len(scores)), scores), stages=stages), calibrations
+    )
     assert found is not None
     assert (np.diff(found) <= 0).all()
     assert ((found >= 0) & (found <= 1)).all()
@@ -295,7 +298,7 @@ def test_relevance_never_rises_down_the_list(matched: list[float], rest: list[fl
 
 
 def test_without_a_calibration_relevance_is_not_known() -> None:
-    assert gallery_relevances(("embed",), np.ones(1), np.ones(1), {}) is None
+    assert gallery_relevances(Candidates.of(np.arange(1), np.ones(1)), {}) is None
 
 
 def calibrated(folder: Path) -> Bundle:

@@ -202,14 +202,14 @@ def explain(
     from sightline.retrieval.language import in_language
 
     if not isinstance(image, int):
-        return explain_image(text, image_source(image), in_language(_opened(model or "default"), lang, text).model)
+        return explain_image(text, image_source(image), in_language(_opened(model or "default"), lang, text)[0])
     from sightline.collection.indexing.shards_and_urls import source_of  # imports all readers of captioned images
 
     with open(at, model=model) as collection:
         if collection.kind != "images":
             raise CollectionError(f"{collection.at}: its items are texts, which have no parts", "Give an image.")
         source = source_of(collection.item(image).files[0])
-        reader = in_language(collection.model, lang, text).model
+        reader, _ = in_language(collection.model, lang, text)
         encoder = image_encoder(collection.store, image, collection.model)
         return explain_image(text, source, reader, stored_image(collection.store, image), encoder)
 

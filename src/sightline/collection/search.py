@@ -77,8 +77,8 @@ class CollectionSearch:
         cascade, cache = self.cascade(), ItemCache(self.catalog)
         read = [in_language(cascade.model, one.lang, one.text) for one in options]
         rankings: dict[int, Ranking] = {}
-        for model in dict.fromkeys(one.model for one in read):  # in one batch, unless languages are mixed
-            places = [place for place, one in enumerate(read) if one.model is model]
+        for model in dict.fromkeys(model for model, _ in read):  # in one batch, unless languages are mixed
+            places = [place for place, one in enumerate(read) if one[0] is model]
             scope, own = self._scope(cache, texts[0], first.duplicates), [texts[place] for place in places]
             ranked = cascade.reading(model).run_together(own, first.k, scope)
             rankings |= dict(zip(places, ranked, strict=True))

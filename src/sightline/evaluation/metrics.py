@@ -60,19 +60,14 @@ def query_images(image_of: Int64Array) -> Int64Array:
 
 def recall(ranks: Ranks, k: int) -> float:
     """Percentage of queries with a right answer among the first k results."""
-    _refuse_none(ranks)
+    if not len(ranks):
+        raise EvaluationError("no queries", "There must be at least one image with a caption.")
     return 100.0 * float(np.count_nonzero(ranks <= k)) / len(ranks)
 
 
-def median_rank(ranks: Ranks) -> float:
-    """Median rank; infinite if more than half of the queries are never answered."""
-    _refuse_none(ranks)
-    return float(np.median(ranks))
-
-
 def summary(ranks: Ranks) -> dict[str, float]:
-    """R@1, R@5 and R@10 in percent, and the median rank."""
-    return {**{f"R@{k}": recall(ranks, k) for k in CUTOFFS}, "medR": median_rank(ranks)}
+    """R@1, R@5 and R@10 in percent, and the median rank: infinite if most queries are never answered."""
+    return {**{f"R@{k}": recall(ranks, k) for k in CUTOFFS}, "medR": float(np.median(ranks))}
 
 
 def check_scores(scores: FloatArray) -> None:
@@ -96,8 +91,3 @@ def check_image_of(image_of: Int64Array, captions: int, images: int) -> None:
             f"image_of runs from {image_of.min()} to {image_of.max()} for {images} images",
             "Give each caption the index of its image, or -1 for one that is not in the gallery.",
         )
-
-
-def _refuse_none(ranks: Ranks) -> None:
-    if not len(ranks):
-        raise EvaluationError("no queries", "There must be at least one image with a caption.")

@@ -1,13 +1,12 @@
 """Zero-shot classification: how often an image's label ranks first among the labels of a data set."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
 
-from sightline.arrays import Float32Array
 from sightline.bundle.model import Model
 from sightline.datasets import Problem, Record
 from sightline.errors import EvaluationError
@@ -130,7 +129,8 @@ def evaluate_names(
         asked = [[prompt.format(label) for label in labels] for prompt in prompts]
         texts, _ = encode_texts(model, asked[0], states, batch, progress)
         others = (encode_texts(model, some, Needs(), batch, progress)[0].embedding for some in asked[1:])
-        vectors = _mean_direction([texts.embedding, *others])
+        total = np.sum([texts.embedding, *others], axis=0)
+        vectors = total / np.linalg.norm(total, axis=1, keepdims=True).clip(min=1e-12)
     with clock("rank"):
         found = text_to_image_ranks(images.embedding @ vectors.T, right[readable])
     if plan.rerank:
@@ -176,9 +176,3 @@ def _check_prompts(prompts: Sequence[str]) -> None:
             raise EvaluationError(f"a prompt cannot be {prompt!r}", "Put {} where the label goes, once.")
     if not prompts:
         raise EvaluationError("no prompts", 'Give at least one, such as "a photo of a {}."')
-
-
-def _mean_direction(embeddings: Iterable[Float32Array]) -> Float32Array:
-    """The normalised mean of the prompts' embeddings [labels, dim]."""
-    total = np.sum(list(embeddings), axis=0)
-    return total / np.linalg.norm(total, axis=1, keepdims=True).clip(min=1e-12)  # type: ignore[no-any-return]

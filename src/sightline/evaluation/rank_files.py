@@ -15,7 +15,6 @@ from sightline.evaluation.result import Evaluation
 TOP = 100
 """The number of results per query in a TREC run."""
 _TREC = (".run", ".trec")
-HEADER = ("direction", "query", "text", "rank", "first")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +86,16 @@ def write_ranks(found: Evaluation, path: Path) -> list[Path]:
     queries = list(ranked_queries(found))
     if path.suffix.lower() == ".csv":
         rows = ([one.direction, one.query, one.text, shown(one.rank), *one.results[:1]] for one in queries)
-        write_csv(path, HEADER, rows)
+        write_csv(path, ("direction", "query", "text", "rank", "first"), rows)
         return [path]
     written = []
     for direction in ("text_to_image", "image_to_text"):
         run, qrels = (path.with_suffix(f".{direction}{suffix}") for suffix in (path.suffix, ".qrels"))
         of_direction = [one for one in queries if one.direction == direction]
         run.write_text("".join(_run_lines(of_direction, found.model)), encoding="utf-8")
-        qrels.write_text("".join(_qrels_lines(of_direction)), encoding="utf-8")
+        right = [(one.query, name) for one in of_direction for name in sorted(one.right)]
+        lines = (f"{_trec(query)} 0 {_trec(name)} 1\n" for query, name in right)
+        qrels.write_text("".join(lines), encoding="utf-8")
         written += [run, qrels]
     return written
 
@@ -111,12 +112,6 @@ def _run_lines(queries: Sequence[RankedQuery], model: str) -> Iterator[str]:
     for one in queries:
         for rank, name in enumerate(one.results, start=1):
             yield f"{_trec(one.query)} Q0 {_trec(name)} {rank} {len(one.results) - rank + 1} {tag}\n"
-
-
-def _qrels_lines(queries: Sequence[RankedQuery]) -> Iterator[str]:
-    for one in queries:
-        for name in sorted(one.right):
-            yield f"{_trec(one.query)} 0 {_trec(name)} 1\n"
 
 
 def _trec(name: str) -> str:

@@ -33,7 +33,7 @@ def ranks_from_embeddings(
     texts: [captions, dim], images: [images, dim], compared by dot product. At most `chunk` by 8 `chunk` scores are
     held at once.
     """
-    texts, images = _contiguous(texts), _contiguous(images)
+    texts, images = (np.ascontiguousarray(side, dtype=np.float32) for side in (texts, images))
     check_image_of(image_of, len(texts), len(images))
     tie = TIE * _largest_norm(texts, "text embeddings") * _largest_norm(images, "image embeddings")
     right = _right_scores(texts, images, image_of) - np.float32(tie)
@@ -41,7 +41,9 @@ def ranks_from_embeddings(
     np.maximum.at(best, image_of[image_of >= 0], right[image_of >= 0])
     wrong_images, wrong_texts = np.zeros(len(texts)), np.zeros(len(images))
     for rows, columns, scores in _blocks(texts, images, chunk, _WIDTH * chunk):
-        _hide_right(scores, image_of[rows] - columns.start)
+        own = image_of[rows] - columns.start  # each text's own image is not counted
+        held = np.flatnonzero((own >= 0) & (own < scores.shape[1]))
+        scores[held, own[held]] = -np.inf
         _count_above(scores, right[rows], best[columns], wrong_images[rows], wrong_texts[columns])
     wrong_images[image_of < 0] = np.inf
     return 1 + wrong_images, 1 + wrong_texts[query_images(image_of)]
@@ -54,7 +56,7 @@ def candidates_from_embeddings(queries: FloatArray, gallery: FloatArray, k: int,
     """
     if k < 1:
         raise EvaluationError(f"k cannot be {k}", "Set k to at least 1.")
-    queries, gallery = _contiguous(queries), _contiguous(gallery)
+    queries, gallery = (np.ascontiguousarray(side, dtype=np.float32) for side in (queries, gallery))
     _largest_norm(queries, "query embeddings"), _largest_norm(gallery, "gallery embeddings")
     k, height = min(k, len(gallery)), -(-_WIDTH * chunk * chunk // max(1, len(gallery)))
     ids, scores = np.empty((len(queries), k), dtype=np.int64), np.empty((len(queries), k), dtype=np.float32)
@@ -83,11 +85,6 @@ def ranks_after_stages(found: Candidates, right: BoolArray, otherwise: Ranks) ->
     return np.where(right.any(axis=1), listed, otherwise)
 
 
-def _contiguous(embeddings: FloatArray) -> Float32Array:
-    """Contiguous float32 rows, as matrix products need them; copied only if necessary."""
-    return np.ascontiguousarray(embeddings, dtype=np.float32)
-
-
 def _blocks(
     texts: Float32Array, images: Float32Array, height: int, width: int
 ) -> Iterator[tuple[slice, slice, Float32Array]]:
@@ -111,12 +108,6 @@ def _right_scores(texts: Float32Array, images: Float32Array, image_of: Int64Arra
         known = start + np.flatnonzero(image_of[start : start + CHUNK] >= 0)
         right[known] = np.einsum("td,td->t", texts[known], images[image_of[known]])
     return right
-
-
-def _hide_right(scores: Float32Array, own: Int64Array) -> None:
-    """Mask each text's own image, whose column in this block is `own`, so that only wrong pairs are counted."""
-    rows = np.flatnonzero((own >= 0) & (own < scores.shape[1]))
-    scores[rows, own[rows]] = -np.inf
 
 
 def _count_above(scores: Float32Array, right: Float32Array, best: Float32Array, images: Ranks, texts: Ranks) -> None:

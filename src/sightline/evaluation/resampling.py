@@ -54,13 +54,7 @@ def wilson(share: float, count: int) -> tuple[float, float]:
 
 
 def bootstrap_both(
-    text_to_image: Ranks,
-    caption_of: Int64Array,
-    image_to_text: Ranks,
-    query_of: Int64Array,
-    *,
-    seed: int,
-    resamples: int = RESAMPLES,
+    text_to_image: Ranks, caption_of: Int64Array, image_to_text: Ranks, query_of: Int64Array, *, seed: int
 ) -> dict[str, dict[str, Interval] | Interval]:
     """95 % intervals of all recalls of both directions, of rSum and of mR, from the same draws of images.
 
@@ -69,7 +63,7 @@ def bootstrap_both(
     A recall of 0 or 100 % is the same in every resample, so its interval is Wilson's, with one trial per image.
     """
     ways = {"text_to_image": (_hits(text_to_image), caption_of), "image_to_text": (_hits(image_to_text), query_of)}
-    recalls = _resampled([*ways.values()], seed, resamples)
+    recalls = _resampled([*ways.values()], seed)
     total = recalls.sum(axis=(1, 2))
     found: dict[str, dict[str, Interval] | Interval] = {}
     for number, (way, (hits, images)) in enumerate(ways.items()):
@@ -82,7 +76,7 @@ def bootstrap_both(
 
 
 def paired_difference(
-    ranks_a: Ranks, ranks_b: Ranks, clusters: Int64Array | None = None, *, seed: int, resamples: int = RESAMPLES
+    ranks_a: Ranks, ranks_b: Ranks, clusters: Int64Array | None = None, *, seed: int
 ) -> dict[str, Difference]:
     """How much higher the recalls of system b are than those of a, on the same queries in the same order.
 
@@ -91,7 +85,7 @@ def paired_difference(
     """
     gain = _gain(ranks_a, ranks_b)
     images = np.arange(len(gain)) if clusters is None else clusters
-    intervals = _named(_resampled([(gain, images)], seed, resamples)[:, 0])
+    intervals = _named(_resampled([(gain, images)], seed)[:, 0])
     values = 100 * gain.mean(axis=0)
     return {name: Difference(float(value), *intervals[name]) for value, name in zip(values, intervals, strict=True)}
 
@@ -118,10 +112,8 @@ def _gain(ranks_a: Ranks, ranks_b: Ranks) -> Float64Array:
     return _hits(ranks_b) - _hits(ranks_a)
 
 
-def _resampled(
-    directions: Sequence[tuple[Float64Array, Int64Array]], seed: int, resamples: int = RESAMPLES
-) -> Float64Array:
-    """Recalls in percent, or their differences, for each draw of the images: [resamples, directions, cutoffs].
+def _resampled(directions: Sequence[tuple[Float64Array, Int64Array]], seed: int) -> Float64Array:
+    """Recalls in percent, or their differences, for each draw of the images: [RESAMPLES, directions, cutoffs].
 
     directions: the hits [queries, cutoffs] of each, and the image of each query. As many images are drawn as there are,
     with replacement.
@@ -138,16 +130,15 @@ def _resampled(
         columns += [np.bincount(members, weight, count) for weight in (*hits.T, np.ones(len(hits)))]
     sums = np.stack(columns, axis=1).astype(np.float32)
     random, step = np.random.default_rng(seed), max(1, _BLOCK // count)
-    drawn = np.empty((resamples, len(columns)), dtype=np.float64)
-    for start in range(0, resamples, step):
-        rows = min(step, resamples - start)
+    drawn = np.empty((RESAMPLES, len(columns)), dtype=np.float64)
+    for start in range(0, RESAMPLES, step):
+        rows = min(step, RESAMPLES - start)
         picks = random.integers(0, count, size=(rows, count), dtype=np.int32).astype(np.int64)
         picks += np.arange(rows)[:, None] * count
         counts = np.bincount(picks.ravel(), minlength=rows * count).reshape(rows, count)
         drawn[start : start + rows] = counts.astype(np.float32) @ sums
-    by_direction = drawn.reshape(resamples, len(directions), -1)
-    recalls: Float64Array = 100 * by_direction[..., :-1] / by_direction[..., -1:]
-    return recalls
+    by_direction = drawn.reshape(RESAMPLES, len(directions), -1)
+    return 100 * by_direction[..., :-1] / by_direction[..., -1:]
 
 
 def _named(recalls: Float64Array) -> dict[str, Interval]:

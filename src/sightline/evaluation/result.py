@@ -118,8 +118,7 @@ class Evaluation(Recalls):
     @property
     def ci95(self) -> dict[str, dict[str, Interval] | Interval]:
         """95 % intervals from resampling images with their captions; the queries of several folds are pooled."""
-        text_to_image, caption_of, image_to_text, image = self.ranks()
-        return bootstrap_both(text_to_image, caption_of, image_to_text, image, seed=self.seed)
+        return bootstrap_both(*self.ranks(), seed=self.seed)
 
     def ranks(self) -> tuple[Ranks, Int64Array, Ranks, Int64Array]:
         """The ranks of all captions, the image of each, the ranks of all images, and their indices, in record order."""
@@ -146,11 +145,10 @@ class Evaluation(Recalls):
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON values."""
-        settings = ("model", "data", "lang", "protocol", "stages", "fusion", "weight")
-        sizes = ("images", "captions", "distractors")
+        names = ("model", "data", "lang", "protocol", "stages", "fusion", "weight", "images", "captions", "distractors")
         only_if = {"distractor_captions": self.distractor_captions, "translated_by": self.translated_by}
         return {
-            **{name: getattr(self, name) for name in (*settings, *sizes)},
+            **{name: getattr(self, name) for name in names},
             "stages": list(self.stages),
             **{name: value for name, value in only_if.items() if value},
             **self.numbers(),

@@ -145,9 +145,8 @@ class Cascade:
                 found[candidates.is_blank()] = 0.0
                 line = plan.relevance.line
         elif query.across is not None:
-            embed = candidates.embed - candidates.penalty
             items = self.store.stats().items if scope.allowed is None else len(scope.allowed)
-            found = gallery_relevances(candidates.stages, candidates.fit, embed, plan.calibration, items)
+            found = gallery_relevances(candidates, plan.calibration, items)
         return Ranking(candidates, found, watch.milliseconds, query.truncated, line, frozenset(fast))
 
     def _prepare(self, query: Query, plan: Plan) -> None:

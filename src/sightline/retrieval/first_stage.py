@@ -104,12 +104,7 @@ def existing(ids: Int64Array, exists: Exists | None) -> BoolArray:
 
 
 def _judged(
-    store: Store,
-    query: EncodedQuery,
-    ids: Int64Array,
-    cosines: Float64Array,
-    unwanted: "Unwanted | None",
-    scope: Scope,
+    store: Store, query: EncodedQuery, ids: Int64Array, cosines: Float64Array, unwanted: "Unwanted | None", scope: Scope
 ) -> Candidates:
     """Score items by their cosines [n] and the rest of the query, sort them, and fold those showing the same image."""
     embed, beside, penalty = cosines, np.zeros(len(ids)), np.zeros(len(ids))

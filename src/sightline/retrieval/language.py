@@ -1,26 +1,17 @@
 """The language of a query: given by the user, or recognised among those that the model reads."""
 
-from typing import NamedTuple
-
 from sightline.bundle.model import MANY_LANGUAGES, Model
 from sightline.bundle.words import words_in
 from sightline.languages.recognise import recognise
 
 
-class InLanguage(NamedTuple):
-    """A model for texts in a language; `lang` is None if the model names no languages, or if there is no text."""
+def in_language(model: Model, lang: str | None, *texts: str | None) -> tuple[Model, str | None]:
+    """The model for the language of some texts, and the language: None if the model names none, or there is no text.
 
-    model: Model
-    lang: str | None
-
-
-def in_language(model: Model, lang: str | None, *texts: str | None) -> InLanguage:
-    """The model for the language of some texts; lang: their language, or None to recognise it from the first of them.
-
-    A language that the model lacks is rejected.
+    lang: their language, or None to recognise it from the first of them. A language that the model lacks is rejected.
     """
     found = lang or language_of(next((text for text in texts if text), None), model)
-    return InLanguage(model if found is None else model.for_language(found), found)
+    return (model if found is None else model.for_language(found)), found
 
 
 def language_of(text: str | None, model: Model) -> str | None:

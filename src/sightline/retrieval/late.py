@@ -87,24 +87,26 @@ def rank_all(late: LateScorer, query: EncodedQuery, n: int, scope: Scope = EVERY
 
 
 def _judge_all(late: LateScorer, ids: Int64Array, query: EncodedQuery, unwanted: Unwanted | None) -> Float64Array:
-    """Score every item in new threads, so that Ctrl-C, raised in the main thread, stops each after a few items."""
+    """The fit of items, the contribution of the rest of the query, and the penalty for unwanted content: [3, n].
+
+    Computed in new threads, so that Ctrl-C, raised in the main thread, stops each after a few items.
+    """
+
+    def judge(few: Int64Array) -> Float64Array:
+        fit = late.scores(few).astype(np.float64)
+        beside, penalty = np.zeros(len(few)), np.zeros(len(few))
+        if query.beside is not None or unwanted:
+            embeddings = late.store.fetch(few, "embedding").values[:, 0]
+            if query.beside is not None:
+                beside = (embeddings @ query.beside).astype(np.float64)
+            if unwanted:
+                penalty = unwanted.shown_by(embeddings)
+        return np.stack([fit - late.cosine_value * penalty, beside, penalty])
+
     parts = (ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE))
     pool = ThreadPoolExecutor(usable_cpus(), thread_name_prefix="sightline-late")
     try:
-        judged = list(pool.map(lambda few: _judge(late, few, query, unwanted), parts))
+        judged = list(pool.map(judge, parts))
     finally:
         pool.shutdown(cancel_futures=True)
     return np.concatenate([np.empty((3, 0)), *judged], axis=1)
-
-
-def _judge(late: LateScorer, ids: Int64Array, query: EncodedQuery, unwanted: Unwanted | None) -> Float64Array:
-    """The fit of items, the contribution of the rest of the query, and the penalty for unwanted content: [3, n]."""
-    fit = late.scores(ids).astype(np.float64)
-    beside, penalty = np.zeros(len(ids)), np.zeros(len(ids))
-    if query.beside is not None or unwanted:
-        embeddings = late.store.fetch(ids, "embedding").values[:, 0]
-        if query.beside is not None:
-            beside = (embeddings @ query.beside).astype(np.float64)
-        if unwanted:
-            penalty = unwanted.shown_by(embeddings)
-    return np.stack([fit - late.cosine_value * penalty, beside, penalty])

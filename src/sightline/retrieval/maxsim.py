@@ -29,8 +29,7 @@ def patches_with_texts(patches: Float32Array, texts: QuantizedRows) -> Float32Ar
     """Late interaction of one image, its patches [patches, dim], with the stored words of many texts: [texts]."""
     _refuse_empty(patches, texts, "text")
     best = _products(patches, texts).max(axis=1)
-    scores: Float32Array = np.add.reduceat(best, _starts(texts.lengths))
-    return scores
+    return np.add.reduceat(best, _starts(texts.lengths))
 
 
 def _products(vectors: Float32Array, rows: QuantizedRows) -> Float32Array:
@@ -42,8 +41,7 @@ def _products(vectors: Float32Array, rows: QuantizedRows) -> Float32Array:
 
 def _starts(lengths: Int64Array) -> Int64Array:
     """The start of each segment, for consecutive segments of these lengths."""
-    starts: Int64Array = np.cumsum(lengths, dtype=np.int64) - lengths
-    return starts
+    return np.cumsum(lengths, dtype=np.int64) - lengths
 
 
 def _refuse_empty(query: Float32Array, items: QuantizedRows, kind: str) -> None:

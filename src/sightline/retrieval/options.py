@@ -52,7 +52,16 @@ class SearchOptions:
     lang: str | None = None
 
     def __post_init__(self) -> None:
-        self._check_numbers()
+        for name, least in (("k", 1), ("start", 0), ("late", 0), ("late_fragments", 1), ("rerank", 0)):
+            value = getattr(self, name)
+            if isinstance(value, int) and value < least:
+                raise OptionError(name, f"must be at least {least}, not {value}")
+        for name in ("min_relevance", "image_weight"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise OptionError(name, f"must be between 0 and 1, not {value:g}")
+        if self.budget_ms is not None and not 0 < self.budget_ms < math.inf:
+            raise OptionError("budget_ms", f"must be more than 0, not {self.budget_ms:g}")
         for words in (self.text or "", *self.unwanted):
             check_readable(words)
         if not all(words.strip() for words in self.unwanted):
@@ -65,18 +74,6 @@ class SearchOptions:
             raise OptionError("late", "cannot be all with a time limit", "Give a number, or leave out budget_ms.")
         if self.fusion is not None:
             check_fusion(self.fusion, DEFAULT_WEIGHT if self.weight is None else self.weight)
-
-    def _check_numbers(self) -> None:
-        for name, least in (("k", 1), ("start", 0), ("late", 0), ("late_fragments", 1), ("rerank", 0)):
-            value = getattr(self, name)
-            if isinstance(value, int) and value < least:
-                raise OptionError(name, f"must be at least {least}, not {value}")
-        for name in ("min_relevance", "image_weight"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value <= 1:
-                raise OptionError(name, f"must be between 0 and 1, not {value:g}")
-        if self.budget_ms is not None and not 0 < self.budget_ms < math.inf:
-            raise OptionError("budget_ms", f"must be more than 0, not {self.budget_ms:g}")
 
     @property
     def unwanted(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The relevance of results: that of the pair of query and item or, in older bundles, relative to the whole gallery."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -46,25 +46,19 @@ def pair_relevances(
 
 
 def gallery_relevances(
-    stages: Sequence[str],
-    scores: FloatArray,
-    embed: FloatArray,
-    calibrations: Mapping[str, Calibration],
-    items: int | None = None,
+    candidates: Candidates, calibrations: Mapping[str, Calibration], items: int | None = None
 ) -> Float64Array | None:
-    """The relevance of each result [n], best first, from the last stage that scored it; None without calibrations.
+    """The relevance of each candidate [n] from the last stage that scored it; None without calibrations.
 
-    scores: [n], from that stage. embed: [n], from the first stage, used if a later stage has no calibration.
-    items: the number of items in the gallery.
+    If that stage has no calibration, the score of the first stage is used. items: the number of items in the gallery.
 
     Stages differ in their confidence, so a result could appear more relevant than the one above it. The relevance of
     each result is therefore limited to that of the one above.
     """
     if "embed" not in calibrations:
         return None
-    chances = relevance(embed, calibrations["embed"], items)
-    for place, stage in enumerate(stages):
+    chances = relevance(candidates.embed - candidates.penalty, calibrations["embed"], items)
+    for place, stage in enumerate(candidates.stages):
         if stage != "embed" and stage in calibrations:
-            chances[place] = relevance(scores[place : place + 1], calibrations[stage], items)[0]
-    capped: Float64Array = np.minimum.accumulate(chances)
-    return capped
+            chances[place] = relevance(candidates.fit[place : place + 1], calibrations[stage], items)[0]
+    return np.minimum.accumulate(chances)

@@ -54,7 +54,7 @@ class Hit:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON of a hit in `sightline search --json`; unknown and empty fields are omitted."""
-        found = {name: value for name in _HIT_FIELDS if (value := getattr(self, name)) not in (None, ())}
+        found = {one.name: value for one in fields(self) if (value := getattr(self, one.name)) not in (None, ())}
         found |= {"file": str(self.file), "root": str(self.root), "score": round(self.score, 6)}
         if self.relevance is not None:
             found["relevance"] = round(self.relevance, 4)
@@ -64,9 +64,6 @@ class Hit:
         if self.moments:
             found["moments"] = list(self.moments)
         return found
-
-
-_HIT_FIELDS = tuple(one.name for one in fields(Hit))
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,7 +195,7 @@ class Service:
 
     def explain(self, text: str, id: int, lang: str | None = None) -> dict[str, Any]:
         """How similar each part of an item's image is to each word of a text."""
-        model = in_language(self.model, lang, text).model
+        model, _ = in_language(self.model, lang, text)
         with self.library.holding(id) as (member, own):
             collection = member.collection
             item = _item(collection, own)

@@ -128,8 +128,8 @@ def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
 
 def main() -> None:
     parser = options(__doc__, model=False)
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="cpu only shows that it runs")
-    parser.add_argument("--gpu", dest="device", action="store_const", const="cuda")
+    help = "without it, the CPU is used, which only shows that it runs"
+    parser.add_argument("--gpu", dest="device", action="store_const", const="cuda", default="cpu", help=help)
     parser.add_argument("--sizes", type=numbers)
     parser.add_argument("--dim", type=int, default=512)
     parser.add_argument("--calls", type=int, default=200)

@@ -36,11 +36,12 @@ Row = dict[str, Any]
 
 
 def main() -> None:
-    parser = options(__doc__, model=False)
-    arguments = parser.parse_args()
+    arguments = options(__doc__, model=False).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         count = 8 if arguments.quick else 32
-        rows = attack_server(collection(Path(folder) / "photos"), count)
+        at = collection(Path(folder) / "photos")
+        with started([sys.executable, "-m", "sightline", "serve", "--at", str(at), "--port", "0"]) as server:
+            rows = asyncio.run(Attacks(server).all(count))
     print(attacks(rows))
     survived = sum(row["survived"] for row in rows) / sum(row["tried"] for row in rows)
     save("attack", arguments, ["made-up pictures"], rows, {"survived": survived})
@@ -58,12 +59,6 @@ def collection(folder: Path) -> Path:
     return folder
 
 
-def attack_server(at: Path, count: int) -> list[Row]:
-    """Attack a server with this many concurrent uploads, and other attacks in proportion."""
-    with started([sys.executable, "-m", "sightline", "serve", "--at", str(at), "--port", "0"]) as server:
-        return asyncio.run(Attacks(server).all(count))
-
-
 class Attacks:
     """Attacks on one server, one after another."""
 
@@ -73,13 +68,14 @@ class Attacks:
     async def all(self, count: int) -> list[Row]:
         """Run all attacks, with this many concurrent uploads; the last one stops the server."""
         transparent, allowed, slow = bomb(7000), bomb(4400), many_scans(400)
+        begun = b"GET / HTTP/1.1\r\nX-A: b"
         return [
             await self.measured("requests that must be refused", self._refused),
             await self.measured("PNGs of 190 KB, 0.9 GB decoded", lambda: self._uploads(transparent, count)),
             await self.measured("PNGs just under the limit", lambda: self._uploads(allowed, count)),
             await self.measured("JPEGs of 400 scans", lambda: self._uploads(slow, count)),
             await self.measured("filters that read every file", lambda: self._filters(2 * count)),
-            await self.measured("connections half open", lambda: self._half_open(1200 * count // 32)),
+            await self.measured("connections half open", lambda: self._held(begun, 1200 * count // 32)),
             await self.measured("readers that do not read 30 MB", lambda: self._slow_readers(50)),
             await self._ended(slow),
         ]
@@ -136,9 +132,6 @@ class Attacks:
             asked = [client.get("/v1/items", params={"where": where}) for _ in range(count)]
             answers = await asyncio.gather(*asked)
         return len(answers), sum(answer.status_code in (200, 503) for answer in answers)
-
-    async def _half_open(self, count: int) -> tuple[int, int]:
-        return await self._held(b"GET / HTTP/1.1\r\nX-A: b", count)
 
     async def _slow_readers(self, count: int) -> tuple[int, int]:
         async with self._client() as client:

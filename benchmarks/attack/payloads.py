@@ -22,10 +22,10 @@ REFUSED: tuple[tuple[str, str, dict[str, str], bytes], ...] = (
 """Method, path, headers and body of requests that must be answered with a status of 4xx."""
 
 
-def bomb(side: int, mode: str = "RGBA") -> bytes:
+def bomb(side: int) -> bytes:
     """A PNG of one colour: kilobytes as a file, hundreds of megabytes when decoded."""
     file = io.BytesIO()
-    Image.new(mode, (side, side)).save(file, "PNG", compress_level=9)
+    Image.new("RGBA", (side, side)).save(file, "PNG", compress_level=9)
     return file.getvalue()
 
 

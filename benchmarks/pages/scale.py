@@ -21,7 +21,6 @@ class Measured:
     """The measured numbers that the page uses; see Measurements in scale.md.
 
     pair_rate: photos indexed per second by two cores. scan_ms_small: the time of a query over a tenth of a shard.
-    store_bytes: bytes per item in a store that has only embeddings.
     """
 
     widths: dict[str, tuple[int, int]]
@@ -34,14 +33,12 @@ class Measured:
     query_ms: float
     rerank_ms: float
     late_ms: float
-    store_bytes: float
 
     @classmethod
     def read(cls, results: Path) -> "Measured":
         """Read the numbers from the result files."""
-        scale, indexing, late, served, choice = (
-            read_result(results / f"{name}.json") for name in ("scale", "indexing", "late", "serve", "index_choice")
-        )
+        files = ("scale", "indexing", "late", "serve")
+        scale, indexing, late, served = (read_result(results / f"{name}.json") for name in files)
         small, large = scale["services"]
         runs = {run["rerank"]: run for run in served["runs"] if not run["other_clients"]}
         return cls(
@@ -55,7 +52,6 @@ class Measured:
             query_ms=runs[0]["server_cpu_ms_per_query"],
             rerank_ms=runs[20]["server_cpu_ms_per_query"],
             late_ms=late["candidates"][-1]["late"]["cpu_p50_ms"],
-            store_bytes=1e6 * choice["store"][-1]["megabytes"] / choice["store"][-1]["vectors"],
         )
 
     def bytes_of(self, part: str, precision: str) -> float:
@@ -95,6 +91,7 @@ def page(results: Path = RESULTS) -> str:
     values = {
         "m": m,
         "scale": scale,
+        "store": read_result(results / "index_choice.json")["store"][-1],
         "disk": _tera(IMAGES * m.item_bytes),
         "storage": _storage(m),
         "stored bytes": stored,

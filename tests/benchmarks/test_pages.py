@@ -104,7 +104,6 @@ def test_the_arithmetic_of_a_billion_images() -> None:
     measured = scale.Measured(
         widths={"embedding": (1, 512), "fragments": (49, 128)}, core_rate=2.0, pair_rate=3.0, written=1000.0,
         item_bytes=20_000.0, scan_ms=10.0, scan_ms_small=2.0, query_ms=8.0, rerank_ms=200.0, late_ms=5.0,
-        store_bytes=1100.0,
     )  # fmt: skip
     assert measured.bytes_of("embedding", "float16") == 1024
     assert measured.bytes_of("embedding", "1 bit") == 64

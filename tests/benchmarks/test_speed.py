@@ -139,7 +139,7 @@ def test_late_interaction_is_compared_with_numpy(run: Run) -> None:
 
 
 def test_a_scan_is_compared_with_plain_torch_and_a_wrong_answer_is_noticed(run: Run) -> None:
-    result = run("scan", "--device", "cpu", "--sizes", "100,300", "--dim", "32", "--calls", "2", model=False)
+    result = run("scan", "--sizes", "100,300", "--dim", "32", "--calls", "2", model=False)
     assert result["ratios"]["share of the searches that were right"] == 1
     assert "times the floor, one query over 300 vectors in float16" in result["ratios"]
     vectors, queries = scan.made_up(500, 16, "cpu")

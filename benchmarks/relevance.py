@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.provenance import RESULTS, ROOT, provenance, write_result
 from sightline.arrays import Float32Array, Int64Array
 from sightline.bundle import Bundle
-from sightline.bundle.relevance import PairRelevance
+from sightline.bundle.relevance_formula import PairRelevance
 from sightline.bundle.spec import read_spec, write_spec
 from sightline.bundle.words import Words
 from sightline.datasets import Record, read_all

@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.provenance import RESULTS, ROOT, provenance, write_result
 from benchmarks.relevance import FITTED, MORE, Images, Lab, load, measured
 from sightline.bundle import Bundle
-from sightline.bundle.relevance import PairRelevance
+from sightline.bundle.relevance_formula import PairRelevance
 from sightline.onnx_export.relevance_fit import fit_relevance
 from sightline.onnx_export.relevance_truth import Captions, Noun, nouns_from
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.markdown import table
 from sightline.bundle.languages import FOLDER, LanguagesSpec, languages_of, read_languages
-from sightline.bundle.relevance import PairRelevance
+from sightline.bundle.relevance_formula import PairRelevance
 from sightline.bundle.spec import BundleSpec, identity, read_spec
 from sightline.evaluation.report import compare
 from sightline.media import require_pixels

@@ -36,7 +36,7 @@ from sightline.bundle import Bundle
 from sightline.bundle.add_languages import add_languages
 from sightline.bundle.languages import FOLDER, read_languages, write_languages
 from sightline.bundle.model import Model
-from sightline.bundle.relevance import PairRelevance
+from sightline.bundle.relevance_formula import PairRelevance
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.bundle.words import Words, most_frequent
 from sightline.datasets import Record, read_all

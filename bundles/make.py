@@ -24,7 +24,7 @@ from bundles.measure import TestRecipe, measured
 from sightline import settings
 from sightline.bundle.languages import FOLDER, read_languages
 from sightline.bundle.layout import SPEC_FILE
-from sightline.bundle.relevance import PairRelevance
+from sightline.bundle.relevance_formula import PairRelevance
 from sightline.bundle.spec import BundleSpec, identity, read_spec, write_spec
 from sightline.datasets import Record, read_all
 from sightline.errors import BundleError, RecipeError

@@ -20,7 +20,7 @@ from sightline.evaluation.pair_scores import PairScores
 from sightline.evaluation.ranking import candidates_from_embeddings, ranks_after_stages, ranks_from_embeddings
 from sightline.evaluation.result import Evaluation
 from sightline.evaluation.test_set import Questions
-from sightline.fusion_rules import FusionRule
+from sightline.fusion_names import FusionRule
 from sightline.models.torch_model import TorchModel
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.stages import Stage

@@ -118,7 +118,7 @@ def tiny_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def quick_bundle(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny bundle with a fast image graph, which reads smaller images; each graph has its own relevance."""
     import tiny
-    from sightline.bundle.relevance import PairRelevance
+    from sightline.bundle.relevance_formula import PairRelevance
     from sightline.onnx_export.fast_image import add_fast_image
 
     def make(folder: Path) -> None:

@@ -15,7 +15,7 @@ ROOT = Path(sightline.__file__).parent
 
 LAYERS: list[set[str]] = [
     {"errors", "arrays"},
-    {"device", "fusion_rules", "files", "languages", "parallel", "plugins", "suggestions"},
+    {"device", "fusion_names", "files", "languages", "parallel", "plugins", "close_names"},
     {"cache", "settings"},
     {"media"},
     {"datasets", "kernels"},

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from sightline.close_names import did_you_mean
 from sightline.errors import SightlineError
-from sightline.suggestions import did_you_mean
 
 T = TypeVar("T")
 

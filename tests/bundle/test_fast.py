@@ -12,7 +12,7 @@ import pytest
 import tiny
 from sightline import doctor
 from sightline.bundle import Bundle
-from sightline.bundle.relevance import PairRelevance
+from sightline.bundle.relevance_formula import PairRelevance
 from sightline.bundle.spec import FastSpec, ImageSpec, identity, read_spec, write_spec
 from sightline.errors import BundleError, ModelError
 from sightline.onnx_export.fast_image import add_fast_image

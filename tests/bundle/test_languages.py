@@ -12,7 +12,7 @@ import tiny
 from sightline.bundle import Bundle, Tokenizer
 from sightline.bundle.add_languages import add_languages
 from sightline.bundle.languages import LANGUAGES_FILE
-from sightline.bundle.relevance import PairRelevance
+from sightline.bundle.relevance_formula import PairRelevance
 from sightline.errors import BundleError, OptionError
 
 RELEVANCE = PairRelevance({"cosine": 10.0, "bias": -5.0})

@@ -12,7 +12,7 @@ import pytest
 from sightline.bundle import Bundle
 from sightline.bundle.layout import SPEC_FILE
 from sightline.bundle.model import Calibration
-from sightline.bundle.relevance import FEATURES, PairRelevance, feature_rows, features
+from sightline.bundle.relevance_formula import FEATURES, PairRelevance, feature_rows, features
 from sightline.bundle.spec import identity, write_spec
 from sightline.bundle.words import Words, most_frequent
 from sightline.errors import BundleError

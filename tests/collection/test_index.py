@@ -11,7 +11,7 @@ from PIL import Image
 from collection.made_up import LONG_AGO, Instant, contents, digest, picture, put, vectors
 from sightline.bundle import Bundle, Encoded
 from sightline.collection import Collection, FileProblem, index
-from sightline.collection.indexing import scan
+from sightline.collection.indexing import changed_files
 from sightline.collection.locks import write_lock
 from sightline.errors import CollectionError
 from sightline.media import ImageFile, open, to_pixels
@@ -443,7 +443,7 @@ def test_a_file_that_was_changed_without_a_trace_in_size_and_time_is_read_again(
 def test_an_image_that_becomes_a_pipe_does_not_stop_a_run(
     photos: Path, model: Instant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = scan.find_images
+    found = changed_files.find_images
 
     def replaced(*arguments: object, **options: object) -> object:
         paths = list(found(*arguments, **options))
@@ -451,7 +451,7 @@ def test_an_image_that_becomes_a_pipe_does_not_stop_a_run(
         os.mkfifo(paths[0])
         return iter(paths)
 
-    monkeypatch.setattr(scan, "find_images", replaced)
+    monkeypatch.setattr(changed_files, "find_images", replaced)
     report = index(photos, model=model)
     assert report.new == 5
     assert "not a regular file" in report.broken[0].reason

@@ -15,7 +15,7 @@ from sightline.collection.indexing.shards_and_urls import source_of
 from sightline.errors import CollectionError
 from sightline.media import remote
 from sightline.server.decoders import DecoderPool
-from sightline.server.images import original_image
+from sightline.server.image_files import original_image
 from sightline.server.limits import Limits
 from tar_files import write_tar
 

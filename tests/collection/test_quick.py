@@ -15,7 +15,7 @@ from collection.made_up import LONG_AGO, Instant, put, scene
 from sightline import cli
 from sightline.bundle import Model
 from sightline.bundle.languages import read_languages, write_languages
-from sightline.bundle.relevance import PairRelevance
+from sightline.bundle.relevance_formula import PairRelevance
 from sightline.collection import Collection, IndexingInterrupted, index
 from sightline.collection.indexing import batches, commits
 from sightline.collection.indexing.refine import Refiner

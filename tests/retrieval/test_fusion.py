@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from retrieval.slow_reference import maxsim
 from sightline.errors import EvaluationError, ModelError, OptionError
-from sightline.fusion_rules import FUSIONS
+from sightline.fusion_names import FUSIONS
 from sightline.retrieval.fusion import fuse, sigmoid
 from sightline.retrieval.maxsim import patches_with_texts
 from sightline.stores.base import QuantizedRows

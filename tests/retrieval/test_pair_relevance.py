@@ -11,7 +11,7 @@ import pytest
 from retrieval.made_up import PIXEL
 from sightline.bundle import Bundle, Encoded
 from sightline.bundle.model import Calibration
-from sightline.bundle.relevance import PairRelevance
+from sightline.bundle.relevance_formula import PairRelevance
 from sightline.retrieval.cascade import Cascade, Ranking
 from sightline.retrieval.costs import Costs
 from sightline.retrieval.first_stage import Scope

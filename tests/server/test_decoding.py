@@ -20,7 +20,7 @@ from server.samples import limits, picture
 from sightline.errors import MediaError
 from sightline.media import ImageBytes, to_pixels
 from sightline.server.decoders import DecoderPool
-from sightline.server.images import ImageContent
+from sightline.server.image_files import ImageContent
 from sightline.server.worker_pool import RequestCancelledError, WorkerPool
 
 

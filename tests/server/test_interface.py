@@ -165,7 +165,7 @@ def test_thumbnails_can_be_read_by_their_owner_alone(
     opened: ServedCollection, collection: Collection, tmp_path: Path
 ) -> None:
     from server.samples import limits
-    from sightline.server.images import Thumbnails
+    from sightline.server.image_files import Thumbnails
 
     folder = tmp_path / "thumbnails"
     folder.mkdir(mode=0o755)
@@ -184,7 +184,7 @@ def test_thumbnails_that_take_too_much_room_are_deleted_oldest_first(
     opened: ServedCollection, collection: Collection, tmp_path: Path
 ) -> None:
     from server.samples import limits
-    from sightline.server.images import Thumbnails
+    from sightline.server.image_files import Thumbnails
 
     items = list(collection.items(collection.catalog.ids()).values())
     thumbnails = Thumbnails(limits(thumbnail_bytes=1500), opened.service.decoders, tmp_path)

@@ -7,7 +7,7 @@ from typing import BinaryIO
 import pytest
 
 from sightline.media.source import ImageFile
-from sightline.server import images
+from sightline.server import image_files
 from sightline.server.limits import Limits
 
 
@@ -15,7 +15,7 @@ from sightline.server.limits import Limits
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[BinaryIO]:
     """The files that were opened."""
     found: list[BinaryIO] = []
-    original = images.open_regular_file
+    original = image_files.open_regular_file
 
     def remembered(path: Path, most: int) -> BinaryIO | None:
         file = original(path, most)
@@ -23,7 +23,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[BinaryIO]:
             found.append(file)
         return file
 
-    monkeypatch.setattr(images, "open_regular_file", remembered)
+    monkeypatch.setattr(image_files, "open_regular_file", remembered)
     return found
 
 
@@ -32,7 +32,7 @@ def test_the_file_with_the_content_stays_open_and_others_are_closed(tmp_path: Pa
         (tmp_path / name).write_bytes(name.encode())
     wanted = hashlib.blake2b(b"wanted", digest_size=32).digest()
     sources = [ImageFile(tmp_path / name) for name in ("other", "wanted")]
-    found = images.open_content(sources, wanted, Limits())
+    found = image_files.open_content(sources, wanted, Limits())
     assert [file.closed for file in opened] == [True, False]
     assert not isinstance(found, bytes)
     assert found is not None
@@ -45,8 +45,8 @@ def test_the_file_is_closed_if_the_client_leaves_meanwhile(
     def leave() -> None:
         raise RuntimeError("the client has left")
 
-    monkeypatch.setattr(images, "stop_if_cancelled", leave)
+    monkeypatch.setattr(image_files, "stop_if_cancelled", leave)
     (tmp_path / "photo").write_bytes(b"anything")
     with pytest.raises(RuntimeError, match="left"):
-        images.open_content([ImageFile(tmp_path / "photo")], b"", Limits())
+        image_files.open_content([ImageFile(tmp_path / "photo")], b"", Limits())
     assert [file.closed for file in opened] == [True]

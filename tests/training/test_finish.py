@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tiny
 from sightline.bundle import Bundle
-from sightline.bundle.relevance import PairRelevance
+from sightline.bundle.relevance_formula import PairRelevance
 from sightline.datasets import read_all
 from sightline.evaluation import evaluate
 from sightline.onnx_export.calibrate import finish

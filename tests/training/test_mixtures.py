@@ -17,7 +17,7 @@ from sightline.errors import RecipeError
 from sightline.media import ImageBytes, Preprocess
 from sightline.models import checkpoint
 from sightline.training import distributed
-from sightline.training.batches import BatchInputs
+from sightline.training.batch_inputs import BatchInputs
 from sightline.training.corpus import Corpus
 from sightline.training.recipe import parse_recipe, read_recipe
 from sightline.training.same_rows import SameRule

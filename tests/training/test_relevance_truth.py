@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sightline.bundle.relevance import PairRelevance
+from sightline.bundle.relevance_formula import PairRelevance
 from sightline.bundle.words import Words
 from sightline.datasets import Record
 from sightline.errors import EvaluationError

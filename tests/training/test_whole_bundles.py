@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 import tiny
 from sightline.bundle import Bundle
-from sightline.bundle.relevance import PairRelevance
+from sightline.bundle.relevance_formula import PairRelevance
 from sightline.cli import app
 from sightline.errors import BundleError, EvaluationError
 from sightline.models import checkpoint

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sightline.evaluation.names import NamesEvaluation
     from sightline.evaluation.result import Evaluation
     from sightline.evaluation.test_set import Translator
-    from sightline.fusion_rules import FusionRule
+    from sightline.fusion_names import FusionRule
 
     Captioned: TypeAlias = Sequence[Record] | Sequence[str | Path] | str | Path
     """Captioned images: records, or the paths of data sets."""

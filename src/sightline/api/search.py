@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sightline.collection.collection import Collection
     from sightline.collection.indexing.report import Report
     from sightline.explanations.explain import CodesExplained, Explanation
-    from sightline.fusion_rules import FusionRule
+    from sightline.fusion_names import FusionRule
     from sightline.media import ImageLike
     from sightline.retrieval.results import SearchResult
 

@@ -17,7 +17,7 @@ from sightline.bundle.languages import (
     LanguagesSpec,
     write_languages,
 )
-from sightline.bundle.relevance import PairRelevance
+from sightline.bundle.relevance_formula import PairRelevance
 from sightline.bundle.runtime import Bundle
 from sightline.bundle.spec import BundleSpec, TextSpec, check_file, identity, read_spec, sha256
 from sightline.errors import BundleError

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sightline import settings
-from sightline.bundle.relevance import PairRelevance
+from sightline.bundle.relevance_formula import PairRelevance
 from sightline.bundle.spec import TextSpec
 from sightline.bundle.words import Words
 from sightline.errors import BundleError

@@ -8,12 +8,12 @@ from typing import Literal, Protocol
 from sightline.arrays import BoolArray, Float32Array, FloatArray, Int64Array
 from sightline.bundle.encoded import Encoded
 from sightline.bundle.ragged import Ragged
-from sightline.bundle.relevance import PairRelevance
+from sightline.bundle.relevance_formula import PairRelevance
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.bundle.words import Words
 from sightline.device import Device
 from sightline.errors import ModelError, OptionError
-from sightline.fusion_rules import FusionRule
+from sightline.fusion_names import FusionRule
 from sightline.media import ImageInput
 
 Ability = Literal["embed", "fragments", "match"]

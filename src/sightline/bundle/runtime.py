@@ -25,7 +25,7 @@ from sightline.bundle.model import (
     unknown_language,
 )
 from sightline.bundle.ragged import Ragged
-from sightline.bundle.relevance import PairRelevance
+from sightline.bundle.relevance_formula import PairRelevance
 from sightline.bundle.spec import BundleSpec, identity, read_spec
 from sightline.bundle.tokenizer import TokenBatch, Tokenizer
 from sightline.bundle.words import Words

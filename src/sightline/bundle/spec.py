@@ -13,7 +13,7 @@ from sightline import settings
 from sightline.bundle.layout import FAST_IMAGE_FILE, IMAGE_FILE, SPEC_FILE
 from sightline.bundle.model import Ability, Calibration, Defaults
 from sightline.bundle.onnx_file import check_self_contained
-from sightline.bundle.relevance import PairRelevance
+from sightline.bundle.relevance_formula import PairRelevance
 from sightline.errors import BundleError
 from sightline.files import write_atomic
 from sightline.media import ImageInput, Preprocess, RegionConfig

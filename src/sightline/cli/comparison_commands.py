@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from sightline.cli.console import check_writable, named_options, print_table, tell_skipped, tell_unreadable
-from sightline.fusion_rules import FusionRule
+from sightline.fusion_names import FusionRule
 
 
 def compare(

@@ -16,7 +16,7 @@ from sightline.cli.console import (
     tell_unreadable,
 )
 from sightline.errors import SightlineError
-from sightline.fusion_rules import FusionRule
+from sightline.fusion_names import FusionRule
 
 if TYPE_CHECKING:
     from sightline.evaluation import Evaluation, Languages, NamesEvaluation

@@ -10,7 +10,7 @@ import typer
 
 from sightline.cli.console import named_options, print_lines, results, tell, tell_at_once
 from sightline.errors import OptionError, SightlineError
-from sightline.fusion_rules import FusionRule
+from sightline.fusion_names import FusionRule
 
 if TYPE_CHECKING:
     from sightline.collection.collection import Collection

@@ -21,7 +21,7 @@ from sightline.collection.query_text.phrases import Understood, understand
 from sightline.collection.search import CollectionSearch
 from sightline.collection.vectors import open_vectors
 from sightline.errors import CollectionError
-from sightline.fusion_rules import FusionRule
+from sightline.fusion_names import FusionRule
 from sightline.media import ImageLike
 from sightline.retrieval.cascade import Cascade
 from sightline.retrieval.costs import Costs

@@ -8,7 +8,7 @@ from typing import Any
 
 from sightline import settings
 from sightline.bundle.model import Model
-from sightline.bundle.relevance import PairRelevance
+from sightline.bundle.relevance_formula import PairRelevance
 from sightline.collection.trust import has_proof, proof_of
 from sightline.errors import CollectionError
 from sightline.files import read_regular, write_atomic

@@ -10,7 +10,7 @@ from sightline.collection.catalog.where import compile_where
 from sightline.collection.image_text.database import TextDatabase
 from sightline.collection.image_text.search import NOT_READ, TextResults
 from sightline.collection.image_text.words import split_quotes
-from sightline.collection.query_text.wording import Wording, check_wording
+from sightline.collection.query_text.spelling import Wording, check_wording
 from sightline.retrieval.cascade import Cascade, Ranking
 from sightline.retrieval.costs import search_stopwatch
 from sightline.retrieval.duplicates import Duplicates

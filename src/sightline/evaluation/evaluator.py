@@ -24,7 +24,7 @@ from sightline.evaluation.protocols import protocol_named
 from sightline.evaluation.ranking import candidates_from_embeddings, ranks_after_stages, ranks_from_embeddings
 from sightline.evaluation.result import Evaluation, FoldRanks
 from sightline.evaluation.test_set import Questions, Translator, translated
-from sightline.fusion_rules import FusionRule
+from sightline.fusion_names import FusionRule
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.costs import Stopwatch
 from sightline.retrieval.options import SearchOptions

@@ -17,7 +17,7 @@ from sightline.evaluation.pair_scores import match_scores
 from sightline.evaluation.ranking import candidates_from_embeddings, ranks_after_stages
 from sightline.evaluation.resampling import wilson
 from sightline.evaluation.result import plain
-from sightline.fusion_rules import FusionRule
+from sightline.fusion_names import FusionRule
 from sightline.retrieval.costs import Stopwatch
 
 PROMPTS = (

@@ -23,10 +23,10 @@ from transformers import (
 )
 from transformers.utils import cached_file
 
+from sightline.close_names import closest
 from sightline.errors import ModelError
 from sightline.models.bigru import BiGru, BiGruConfig
 from sightline.plugins import register_encoder
-from sightline.suggestions import closest
 
 Projection = Tensor | None
 UNREADABLE = (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError, SafetensorError)

@@ -9,7 +9,7 @@ import numpy as np
 from sightline.arrays import BoolArray, Float32Array, Int64Array
 from sightline.bundle import Bundle
 from sightline.bundle.model import Defaults, check_ability
-from sightline.bundle.relevance import PairRelevance
+from sightline.bundle.relevance_formula import PairRelevance
 from sightline.bundle.spec import BundleSpec, read_spec, write_spec
 from sightline.bundle.words import Words, most_frequent
 from sightline.datasets import Record
@@ -19,7 +19,7 @@ from sightline.evaluation.metrics import query_images
 from sightline.evaluation.pair_scores import match_scores
 from sightline.evaluation.ranking import candidates_from_embeddings
 from sightline.evaluation.test_set import Questions
-from sightline.fusion_rules import FusionRule
+from sightline.fusion_names import FusionRule
 from sightline.onnx_export.relevance_fit import JudgedQuery, errors, fit_relevance, judge
 from sightline.onnx_export.relevance_truth import truth_queries
 from sightline.retrieval.candidates import Candidates

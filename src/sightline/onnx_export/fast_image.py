@@ -9,7 +9,7 @@ from sightline.arrays import Arrays
 from sightline.bundle.engines import OnnxRuntime
 from sightline.bundle.layout import FAST_IMAGE_FILE, IMAGE_FILE
 from sightline.bundle.onnx_file import check_self_contained
-from sightline.bundle.relevance import PairRelevance
+from sightline.bundle.relevance_formula import PairRelevance
 from sightline.bundle.spec import BundleSpec, FastSpec, ImageSpec, read_spec, sha256, write_spec
 from sightline.errors import BundleError
 from sightline.files import write_atomic

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sightline.arrays import BoolArray, Float32Array, Float64Array, FloatArray
-from sightline.bundle.relevance import BIAS, FEATURES, PairRelevance, feature_rows, features
+from sightline.bundle.relevance_formula import BIAS, FEATURES, PairRelevance, feature_rows, features
 from sightline.bundle.words import Words
 from sightline.errors import EvaluationError
 from sightline.onnx_export.relevance_truth import SHOWN, UNKNOWN, QueryKind, TruthQuery

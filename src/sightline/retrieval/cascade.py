@@ -12,7 +12,7 @@ import numpy as np
 from sightline.arrays import Float32Array, Float64Array, FloatArray, Int64Array
 from sightline.bundle.encoded import Encoded
 from sightline.bundle.model import Graph, Model
-from sightline.bundle.relevance import PairRelevance
+from sightline.bundle.relevance_formula import PairRelevance
 from sightline.errors import ModelError, OptionError
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.costs import Costs, Stopwatch, search_stopwatch

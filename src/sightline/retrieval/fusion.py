@@ -4,7 +4,7 @@ import numpy as np
 
 from sightline.arrays import Float64Array, FloatArray
 from sightline.errors import EvaluationError, OptionError
-from sightline.fusion_rules import FUSIONS, FusionRule
+from sightline.fusion_names import FUSIONS, FusionRule
 
 
 def fuse(rule: FusionRule, cosines: FloatArray, logits: FloatArray, weight: float) -> Float64Array:

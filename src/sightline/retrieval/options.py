@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from sightline.bundle.model import DEFAULT_WEIGHT
 from sightline.errors import OptionError, QueryError
-from sightline.fusion_rules import FusionRule
+from sightline.fusion_names import FusionRule
 from sightline.media import ImageLike, image_source
 from sightline.retrieval.duplicates import Duplicates
 from sightline.retrieval.fusion import check_fusion

@@ -6,7 +6,7 @@ import numpy as np
 
 from sightline.arrays import Float64Array, FloatArray
 from sightline.bundle.model import Calibration
-from sightline.bundle.relevance import PairRelevance
+from sightline.bundle.relevance_formula import PairRelevance
 from sightline.bundle.words import Words
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.fusion import sigmoid

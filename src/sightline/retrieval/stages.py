@@ -6,9 +6,9 @@ from typing import Literal
 
 from sightline.arrays import FloatArray, Int64Array
 from sightline.bundle.model import DEFAULT_WEIGHT, Calibration, Model, check_ability
-from sightline.bundle.relevance import PairRelevance
+from sightline.bundle.relevance_formula import PairRelevance
 from sightline.errors import OptionError
-from sightline.fusion_rules import FusionRule
+from sightline.fusion_names import FusionRule
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.fusion import check_fusion, fuse
 from sightline.retrieval.options import SearchOptions

@@ -13,7 +13,7 @@ from sightline.collection import Item
 from sightline.collection.indexing.shards_and_urls import source_of
 from sightline.media import ImageSource
 from sightline.server.answers import root_names
-from sightline.server.images import open_content, read_chunk
+from sightline.server.image_files import open_content, read_chunk
 from sightline.server.library import Member
 from sightline.server.limits import Limits
 from sightline.server.worker_pool import WorkerPool

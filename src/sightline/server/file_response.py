@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from sightline.server.byte_ranges import ByteRange
-from sightline.server.images import read_chunk
+from sightline.server.image_files import read_chunk
 from sightline.server.worker_pool import WorkerPool
 
 

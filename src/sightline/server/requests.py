@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 from starlette.datastructures import UploadFile
 
 from sightline.errors import MediaError
-from sightline.fusion_rules import FusionRule
+from sightline.fusion_names import FusionRule
 from sightline.media import ImageBytes, ImageSource
 from sightline.retrieval.options import SearchOptions
 from sightline.server.limits import Limits

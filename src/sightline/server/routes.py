@@ -13,7 +13,7 @@ from sightline.server import browse, responses
 from sightline.server.access import AccessControl
 from sightline.server.byte_ranges import UnsatisfiableRangeError, parse_range
 from sightline.server.file_response import FileResponse
-from sightline.server.images import SIDES, ImageContent, is_known
+from sightline.server.image_files import SIDES, ImageContent, is_known
 from sightline.server.metrics import CONTENT_TYPE
 from sightline.server.problems import MEDIA_TYPE, RefusedError
 from sightline.server.reference import reference

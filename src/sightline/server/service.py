@@ -24,7 +24,7 @@ from sightline.server.batcher import Batcher
 from sightline.server.current_collection import CurrentCollection
 from sightline.server.decoders import DecoderPool
 from sightline.server.examples import SHOWN, Examples
-from sightline.server.images import ImageContent, Thumbnails, camera, content_hash, etag, original_image
+from sightline.server.image_files import ImageContent, Thumbnails, camera, content_hash, etag, original_image
 from sightline.server.library import Library
 from sightline.server.limits import Limits
 from sightline.server.metrics import Metrics

@@ -11,7 +11,7 @@ import numpy as np
 from sightline.arrays import BoolArray, Float32Array, FloatArray
 from sightline.bundle.encoded import Encoded, stacked
 from sightline.bundle.model import Ability, Calibration, Defaults, Graph, Model
-from sightline.bundle.relevance import PairRelevance
+from sightline.bundle.relevance_formula import PairRelevance
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.bundle.words import Words
 from sightline.device import Device

@@ -11,7 +11,7 @@ from sightline.collection.catalog.files import File, Stamp
 from sightline.collection.indexing.shards_and_urls import source_of
 from sightline.media import ImageFile
 from sightline.media.video_types import HEAD_BYTES, video_type
-from sightline.server.images import CHANGED, content_hash, digest_of, open_regular_file
+from sightline.server.image_files import CHANGED, content_hash, digest_of, open_regular_file
 from sightline.server.limits import Limits
 from sightline.server.problems import RefusedError
 

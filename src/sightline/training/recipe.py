@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from sightline import settings
+from sightline.close_names import did_you_mean
 from sightline.errors import RecipeError
 from sightline.models.checkpoint import KINDS, Config
-from sightline.suggestions import did_you_mean
 from sightline.training.augment import Augment
 from sightline.training.data_tables import DataRecipe
 from sightline.training.tables import (

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sightline.errors import RecipeError
-from sightline.fusion_rules import FusionRule
+from sightline.fusion_names import FusionRule
 
 
 @dataclass(frozen=True, slots=True)

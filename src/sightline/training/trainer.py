@@ -14,7 +14,7 @@ from sightline.errors import RecipeError
 from sightline.losses import Inputs, Loss
 from sightline.models import checkpoint
 from sightline.training import distributed
-from sightline.training.batches import BatchInputs
+from sightline.training.batch_inputs import BatchInputs
 from sightline.training.captions import DrawnBatch
 from sightline.training.corpus import Corpus, FeatureCache, PrepareReport
 from sightline.training.curves import open_sinks

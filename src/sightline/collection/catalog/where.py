@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from sightline.close_names import did_you_mean
 from sightline.collection.catalog.conditions import Condition, to_sql
 from sightline.collection.catalog.filter_fields import FIELDS
 from sightline.errors import QueryError
 from sightline.stores.filters import ColumnKind, Filter, Joined, Negated, Sign, Test, Value
-from sightline.suggestions import did_you_mean
 
 COLUMNS: tuple[str, ...] = tuple(FIELDS)
 

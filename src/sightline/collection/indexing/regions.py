@@ -4,8 +4,8 @@ from pathlib import Path
 
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import PendingFile
+from sightline.collection.indexing.changed_files import FolderScan, stamp_of
 from sightline.collection.indexing.report import FileProblem
-from sightline.collection.indexing.scan import FolderScan, stamp_of
 from sightline.collection.indexing.shards_and_urls import compare
 from sightline.datasets.regions.store import SPEC_FILE, RegionStore
 from sightline.errors import DataError

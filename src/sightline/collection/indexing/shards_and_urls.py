@@ -15,8 +15,8 @@ from typing import BinaryIO, NamedTuple
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import URL_LIST_SUFFIX, File, PendingFile, Stamp, shown
 from sightline.collection.catalog.rows import Row
+from sightline.collection.indexing.changed_files import FolderScan, stamp_of
 from sightline.collection.indexing.report import FileProblem
-from sightline.collection.indexing.scan import FolderScan, stamp_of
 from sightline.datasets.files import numbered_lines
 from sightline.datasets.regions.store import is_region_store
 from sightline.errors import DataError, MediaError

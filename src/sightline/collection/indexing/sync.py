@@ -8,13 +8,13 @@ from pathlib import Path
 
 from sightline.bundle.model import Model
 from sightline.collection.catalog.files import PendingFile
+from sightline.collection.indexing.changed_files import FolderScan, scan_images
 from sightline.collection.indexing.create import forget_fast, open_to_write
 from sightline.collection.indexing.encode import IndexProgress, encode
 from sightline.collection.indexing.readers import read_images, read_texts
 from sightline.collection.indexing.refine import Refiner
 from sightline.collection.indexing.regions import scan_regions
 from sightline.collection.indexing.report import IndexingInterrupted, Report
-from sightline.collection.indexing.scan import FolderScan, scan_images
 from sightline.collection.indexing.shards_and_urls import is_container, scan_container
 from sightline.collection.indexing.targets import check_exists, kind_of, location, targets
 from sightline.collection.indexing.texts import scan_texts

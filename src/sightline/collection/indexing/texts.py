@@ -7,8 +7,8 @@ from pathlib import Path
 
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import PendingFile
+from sightline.collection.indexing.changed_files import FolderScan
 from sightline.collection.indexing.report import FileProblem
-from sightline.collection.indexing.scan import FolderScan
 from sightline.datasets.fields import decoded, is_unicode, shown
 from sightline.datasets.files import numbered_lines
 from sightline.datasets.record import BrokenRecordError

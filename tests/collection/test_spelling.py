@@ -3,7 +3,7 @@
 import pytest
 
 from sightline.bundle.words import Words
-from sightline.collection.query_text.wording import Wording, check_wording, corrected
+from sightline.collection.query_text.spelling import Wording, check_wording, corrected
 
 TRAINED = Words(["a", "dog", "on", "the", "beach", "brown", "elephant", "motorcycle", "soccer", "playing", "people"])
 

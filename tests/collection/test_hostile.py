@@ -153,6 +153,8 @@ def test_ctrl_c_leaves_a_whole_collection_and_the_next_run_goes_on(
     assert 0 < report.new < 60
     assert report.seconds > 0
     assert len(contents(tmp_path / ".sightline")) == report.new
+    for thread in set(threading.enumerate()) - threads:  # those that read end with the image they have
+        thread.join(timeout=10)
     assert not set(threading.enumerate()) - threads
     encoded = model.encoded
     rest = index(tmp_path, model=model)

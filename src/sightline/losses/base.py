@@ -27,7 +27,7 @@ cosine of the means of the matcher's inputs."""
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The encoder inputs of this process's own rows, for losses that hide a part of them and encode the rest.
+    """The encoder inputs of this process's own rows, for losses that hide parts of them and encode the rest.
 
     images: pixels, features of a frozen image tower, or regions.
     """
@@ -41,16 +41,16 @@ class Pairs:
     """A batch: texts [T, …] and images [I, …], and which belong together.
 
     text_ids [T] and image_ids [I] identify the image of each row: a text and an image with the same id are a positive
-    pair, and never negatives of each other, however often an image is in the batch. The numbers of texts and images may
-    differ, for example with five captions for each image.
+    pair, and never negatives of each other, however often the image occurs in the batch. The numbers of texts and
+    images may differ, for example with five captions for each image.
 
     In distributed training, the batch is that of all processes, and `own_texts` and `own_images` are the rows that this
     process computes the loss for. In a single process, these are all rows.
 
-    also_positive: [T, I], bool: additional positives, such as another image with the same label; None if there are no
-    others.
+    also_positive: [T, I], bool: additional positives, such as another image with the same label; None if there are
+    none.
     excluded: [T, I], bool: pairs that are neither positives nor negatives, such as an image with the same caption.
-    teacher_scores: [T, I], float32, the teacher's score of every text with every image, if there is a teacher.
+    teacher_scores: [T, I], float32, the teacher's score for every text and image, if there is a teacher.
     inputs: the encoder inputs of this process's own rows, if a loss needs them.
     """
 
@@ -77,7 +77,7 @@ class Pairs:
 
     @property
     def negative(self) -> Tensor:
-        """[T, I], true where the image is a negative of the text, and the text of the image."""
+        """[T, I], true where a text and an image are negatives of each other."""
         return ~self.positive if self.excluded is None else ~(self.positive | self.excluded)
 
     def cosines(self) -> Tensor:
@@ -103,7 +103,7 @@ class Pairs:
         return maxsim(texts.fragments, texts.mask, images.fragments, images.mask, chunk)
 
     def scores(self, on: Scores) -> Tensor:
-        """[T, I], float32: the similarity of every text and every image, see `Scores`."""
+        """[T, I], float32: the similarity of every text and every image (see `Scores`)."""
         if on == "states":
             return self.state_cosines()
         return self.cosines() if on == "embedding" else self.late()
@@ -113,20 +113,20 @@ class Loss(nn.Module, ABC):
     """A loss over a batch.
 
     It returns the contribution of this process's own rows: their sum divided by the count of all rows, so that the
-    contributions of all processes add up to the loss of the whole batch in one process. Random numbers are drawn from
-    `generator` for the whole batch, the same in every process, before own rows are selected.
+    contributions of all processes add up to the loss that one process would compute for the whole batch. Random numbers
+    are drawn from `generator` for the whole batch, the same in every process, before own rows are selected.
     """
 
     needs: frozenset[Field]
-    """Fields of `EncodedTensors` that receive gradients, and pass them on to the encoders. Others are read detached."""
+    """Fields of `EncodedTensors` through which gradients flow back to the encoders. Other fields are read detached."""
     sends_to: frozenset[Sides] = frozenset({"texts", "images"})
     """The sides whose fields receive these gradients."""
     needs_teacher: bool = False
-    """Whether it reads `Pairs.teacher_scores`, so that a teacher must score the batch."""
+    """Whether it reads `Pairs.teacher_scores`, which a teacher must provide."""
     needs_inputs: bool = False
-    """Whether it reads `Pairs.inputs`, so that it can run the encoders itself."""
+    """Whether it reads `Pairs.inputs`, to run the encoders itself."""
     needs_features: bool = False
-    """Whether `init_from_features` must be called, once and before the first step."""
+    """Whether `init_from_features` must be called once, before the first step."""
     trains_ability: bool = True
     """Whether the abilities it uses are ready for search after training; false if it only prepares for another loss."""
     trains_matcher: bool = False
@@ -148,7 +148,7 @@ class Loss(nn.Module, ABC):
         return None
 
     def fit(self, model: Retriever) -> None:
-        """Create parameters that depend on the sizes of the model, before the optimiser is made."""
+        """Create parameters whose shapes depend on the model; called before the optimiser is created."""
 
     def init_from_features(self, features: Tensor) -> None:
         """Initialise from frozen features of some fragments of the training images, [fragments, width]."""

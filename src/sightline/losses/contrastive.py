@@ -17,13 +17,13 @@ class Contrastive(Loss):
         L = ½ mean_c L(c) + ½ mean_i L(i),    L(a) = mean over positives p of a of  -log ( e^(s·cos(a,p)) / Z(a, p) ),
         Z(a, p) = e^(s·cos(a,p)) + Σ over negatives n of a  e^(s·cos(a,n)),
 
-    where s is the scale, one over the temperature, c runs over texts with an image in the batch and i over images with
-    a text.
+    where the scale s is the inverse of the temperature, c runs over the texts with an image in the batch, and i over
+    the images with a text.
 
     Each positive competes with the negatives only, not with the anchor's other positives (SINCERE, Feeney and Hughes
     2024). SupCon's form, with all positives in Z, cannot reach zero, and pushes a positive away as soon as it is
-    closer than the others: an image would be pushed away from its best caption. Here, one positive gives plain InfoNCE,
-    zero means solved, and a batch of one image gives zero.
+    closer than the others: an image would be pushed away from its best caption. Here, a single positive gives plain
+    InfoNCE, the loss can reach zero, and a batch of one image gives zero.
 
     on: what is used for cos: "embedding", the cosine of one vector each; "fragments", late interaction, whose scores
         are sums over words and so need a temperature about ten times as high; or "states", the cosine of the means
@@ -32,12 +32,13 @@ class Contrastive(Loss):
     learn_temperature: whether log s is a trained parameter or fixed.
     max_scale: upper bound of s. As in CLIP the parameter is clamped before each use, so that gradients can still
         lower it.
-    label_smoothing: the part of each target that is spread evenly over p and the negatives, as in `F.cross_entropy`.
+    label_smoothing: the fraction of each target that is spread evenly over p and the negatives, as in
+        `F.cross_entropy`.
 
     Reads the embeddings, the fragments or the states of both sides. The term of an anchor without negatives is zero.
 
-    Distributed: a direction is a sum over own anchors divided by the number of anchors with a positive in the whole
-        batch.
+    Distributed: each direction is a sum over the process's own anchors, divided by the number of anchors in the whole
+        batch that have a positive.
 
     >>> from sightline.models import EncodedTensors
     >>> def encoded(vectors):
@@ -45,7 +46,7 @@ class Contrastive(Loss):
     >>> texts, images = encoded(torch.eye(2)[[0, 0, 1]]), encoded(torch.eye(2))
     >>> pairs = Pairs(texts, images, torch.tensor([7, 7, 8]), torch.tensor([7, 8]))
     >>> contrastive = Contrastive(temperature=1.0)
-    >>> loss = contrastive(pairs, None, torch.Generator())  # it asks nothing of the model
+    >>> loss = contrastive(pairs, None, torch.Generator())  # the model is not used
     >>> round(loss.item(), 4)
     0.3728
 
@@ -92,7 +93,7 @@ class Contrastive(Loss):
 
     @property
     def learned_temperature(self) -> Tensor | None:
-        """One over the scale, if it is learned."""
+        """The inverse of the scale, if it is learned."""
         return self.log_scale.detach().neg().exp() if self.log_scale.requires_grad else None
 
     def scale(self) -> Tensor:
@@ -114,9 +115,9 @@ class Contrastive(Loss):
 def info_nce(logits: Tensor, positive: Tensor, label_smoothing: float = 0.0, negative: Tensor | None = None) -> Tensor:
     """L(a) for every anchor: [anchors], zero for those without a positive or without a negative.
 
-    logits, positive, negative: [anchors, items]; by default, what is not positive is negative. With N the logsumexp
-    of the negatives, the term of positive p is log(e^p + e^N) - p = softplus(N - p); smoothing adds its fraction of the
-    difference between p and the mean of p and the negatives.
+    logits, positive, negative: [anchors, items]; by default, all items that are not positive are negative. With N the
+    logsumexp of the negatives, the term of positive p is log(e^p + e^N) - p = softplus(N - p); smoothing adds its
+    fraction of the difference between p and the mean of p and the negatives.
     """
     negative = ~positive if negative is None else negative
     lowest = torch.finfo(logits.dtype).min

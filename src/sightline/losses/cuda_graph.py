@@ -1,6 +1,6 @@
-"""CUDA graphs of a loss: its forward and backward pass are captured once and replayed.
+"""CUDA graphs for a loss: its forward and backward passes are captured once, then replayed.
 
-A loss of hundreds of small operations spends most of its time launching them. A CUDA graph launches all at once.
+A loss made of hundreds of small operations spends most of its time launching them. A CUDA graph launches all at once.
 """
 
 import warnings
@@ -20,13 +20,13 @@ Function = Callable[..., tuple[Tensor, ...]]
 MOST = 8
 """The number of graphs to keep, one for each combination of shapes. Further shapes are computed without a graph."""
 SIGHTS = 3
-"""How often a combination of shapes must occur to be captured: capturing takes the time of many steps, and memory."""
+"""How often a combination of shapes must occur before it is captured: a capture takes as long as many steps."""
 _WARM_UP = 3
 
 
 @dataclass(slots=True)
 class _Recordings:
-    """CUDA graphs by input shapes. places: addresses of the weights that they use; most: how many are kept."""
+    """CUDA graphs, keyed by input shapes. places: addresses of the weights that they use; most: how many are kept."""
 
     places: tuple[Any, ...]
     by_key: dict[Any, Function] = field(default_factory=dict)
@@ -139,7 +139,7 @@ class _Once(torch.autograd.Function):
 
 
 class _Weighed(nn.Module):
-    """A function, as a module that contains the weights it depends on, so that they can be replaced."""
+    """Wraps a function in a module that holds the weights it depends on, so that they can be replaced."""
 
     def __init__(self, owner: nn.Module, function: Function) -> None:
         super().__init__()

@@ -24,21 +24,21 @@ class Distill(Loss):
     interaction or by matching, and the student by embedding or late interaction.
 
     on: how the student compares texts and images.
-    teacher_temperature, student_temperature: τt and τs. Paper 3 prints 12 and 12 to shrink to fragments, 2 and 12 to
-        shrink to embeddings; what works is to multiply by them (1/12 and 1/12, 1/2 and 1/12). At temperatures far above
-        the scores, distributions are nearly uniform, and the loss requires s = t · τs / τt up to a constant (Hinton et
-        al. 2015, section 2.1): 12 and 12 makes two sums of cosines equal, but 2 and 12 requires one cosine to be six
-        times such a sum, which is impossible, so that the loss never converges.
-    over: "all", the whole distributions in both directions, the usual distillation; or "positives", equation 6 as
+    teacher_temperature, student_temperature: τt and τs. Paper 3 gives 12 and 12 for shrinking to fragments, and 2 and
+        12 for shrinking to embeddings; what works are their inverses (1/12 and 1/12, 1/2 and 1/12). At temperatures far
+        above the scores, distributions are nearly uniform, and the loss requires s = t · τs / τt up to a constant
+        (Hinton et al. 2015, section 2.1): 12 and 12 makes two sums of cosines equal, but 2 and 12 requires one cosine
+        to be six times such a sum, which is impossible, so that the loss never converges.
+    over: "all", the whole distributions in both directions, as is usual in distillation; or "positives", equation 6 as
         printed, which has only the text's own image: a contrastive loss from text to image, weighted by the teacher's
         confidence and summed over texts.
 
-    The paper trains a student by this loss alone. A recipe may add other losses with their own weights.
+    The paper trains a student with this loss alone. A recipe may add other losses with their own weights.
 
     Reads the embeddings, or the fragments, of both sides, and the teacher's scores. A text or image without a positive
     or without a negative in the batch is ignored.
 
-    Distributed: a sum over own anchors, for "all" divided by the number of anchors that count in the whole batch.
+    Distributed: a sum over own anchors; for "all", divided by the number of anchors that count in the whole batch.
 
     >>> from sightline.models import EncodedTensors
     >>> sides = EncodedTensors(torch.eye(2), torch.eye(2)[:, None], torch.ones(2, 1, dtype=torch.bool), None)

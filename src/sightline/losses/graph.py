@@ -1,4 +1,4 @@
-"""The association graph of a batch: which texts and images are connected, and their relevance (paper 2, 3.3.1).
+"""The association graph of a batch: which texts and images are connected, and how relevant they are (paper 2, 3.3.1).
 
 Its nodes are images and texts. Relations are stored in blocks [from, to]: image to image, image to text, text to image,
 text to text (equation 4). The numbers of images [I] and texts [T] may differ.
@@ -56,8 +56,8 @@ class Matched(NamedTuple):
 def matched(pairs: Pairs, k: int, chunk: int = 0) -> tuple[Matched, Matched]:
     """Match every image's fragments with every text's: image to text, and text to image.
 
-    Fragments get no gradient, as in the authors' code. Processes `chunk` texts at a time, so that the cosines of all
-    fragments are never in memory at once; 0 processes all at once.
+    Fragments receive no gradient, as in the authors' code. Processes `chunk` texts at a time, so that the cosines of
+    all fragments are never in memory at once; 0 processes all at once.
     """
     kind = _MULTIPLIED.get(pairs.text_ids.device.type, full(pairs.texts.fragments[:0]).dtype)
     patches, patch_mask = pairs.images.fragments.to(kind), pairs.images.mask
@@ -114,8 +114,8 @@ class AssociationGraph(nn.Module):
     k: K, the number of matches in a matching vector.
     chunk: see `matched`.
 
-    The relevance sends gradients into the embeddings and into the two networks, one for each direction (equation 9),
-    but not into fragments. Connections are chosen without gradients.
+    Gradients of the relevance flow to the embeddings and to the two networks, one for each direction (equation 9), but
+    not to the fragments. Connections are chosen without gradients.
 
     This follows the paper as printed; the authors' code also rescales the cosines of fragments as SCAN does, and uses
     the distance instead of its square in equation 10.
@@ -155,8 +155,8 @@ def relevance_loss(pairs: Pairs, relevance: Blocks) -> Tensor:
     """Equation 11: KL(softmax S ‖ softmax Sᵍ) of the learned relevance S and the embeddings' relevance Sᵍ.
 
     Averaged over images and over texts; returns this process's contribution to the sum of both. Sᵍ is the target and
-    gets no gradient, and S sends none into fragments, so only the two networks of equation 9 learn. The paper does not
-    say whether S or Sᵍ comes first in the divergence; this order is that of the authors' code.
+    receives no gradient, and S passes none to the fragments, so only the two networks of equation 9 learn. The paper
+    does not say whether S or Sᵍ comes first in the divergence; this order is that of the authors' code.
     """
     images, texts = full(pairs.images.embedding.detach()), full(pairs.texts.embedding.detach())
     expected = closeness(images @ texts.T)

@@ -21,7 +21,7 @@ def maxsim(words: Tensor, words_mask: Tensor, patches: Tensor, patches_mask: Ten
 
     >>> words, patches = torch.eye(2)[None], torch.tensor([[[1.0, 0.0], [0.6, 0.8]]])
     >>> real = torch.ones(1, 2, dtype=torch.bool)
-    >>> maxsim(words, real, patches, real)  # the first word finds itself, the second 0.8 of itself
+    >>> maxsim(words, real, patches, real)  # best cosines: 1 for the first word, 0.8 for the second
     tensor([[1.8000]])
     """
     _refuse_empty(words_mask)
@@ -40,7 +40,7 @@ def maxsim(words: Tensor, words_mask: Tensor, patches: Tensor, patches_mask: Ten
 
 
 def _refuse_empty(mask: Tensor) -> None:
-    """Reject an item without a real fragment."""
+    """Reject an item without real fragments."""
     empty = ~mask.any(1)
     if bool(empty.any()):
         raise ModelError(

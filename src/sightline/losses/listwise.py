@@ -17,17 +17,17 @@ class Listwise(Loss):
 
     s is the logit of `model.match`, i the image of text c (the first in the batch, if it occurs twice), N(c) are images
     and N(i) texts of other images, drawn without replacement in proportion to the softmax of the bi-encoder's cosines
-    over `temperature`. Like reranking, this loss compares candidates, whereas `Matching` classifies each pair on its
-    own, and does not separate two that both score high.
+    divided by `temperature`. Like reranking, this loss compares candidates, whereas `Matching` classifies each pair on
+    its own, and does not learn to order two candidates that both score high.
 
     negatives: how many negative images, and how many negative texts, to draw for each text; each step scores
         1 + 2 × negatives pairs per text. If a batch has fewer negatives, all of them are used.
     temperature, chunk: as in `Matching`.
-    cosine: the factor with which the embeddings' cosine is added to s, so that the matcher learns what the embeddings
-        miss; one over the temperature that they were trained with is best. 0 adds nothing.
-    texts: use only this many texts of a batch, those in its first rows; 0 uses all of them.
+    cosine: the weight of the embeddings' cosine, which is added to s, so that the matcher learns what the embeddings
+        miss; the inverse of the temperature that they were trained with works best. 0 adds nothing.
+    texts: use only this many texts of a batch, taken from its first rows; 0 uses all of them.
 
-    Sends gradients into the states of both sides; reads the embeddings too, but sends none there.
+    Gradients flow to the states of both sides, but not to the embeddings.
 
     Distributed: a list belongs to the process that owns its text; the mean is over all texts whose image is in the
         batch.

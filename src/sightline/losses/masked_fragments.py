@@ -37,7 +37,9 @@ MaskTarget = Literal["features", "classes"]
 
 
 class MaskedFragments(Loss):
-    """Paper 4, equation 4 (SMRM) or, if not fused, equation 3 (MRM), averaged over the images of the batch.
+    """Predicts hidden fragments of an image from its other fragments and, if fused, from its text.
+
+    Paper 4, equation 4 (SMRM) or, if not fused, equation 3 (MRM), averaged over the images of the batch:
 
         L(i, t) = 1/M Σ_k D(v_k, h_k + z_0)        L(i) = 1/M Σ_k D(v_k, h_k)
 
@@ -45,8 +47,8 @@ class MaskedFragments(Loss):
     side at their positions, and z_0 the [CLS] of i's text t (the first in the batch), both as the last layers return
     them. See `models.masking` for what a fragment is, and where it is hidden.
 
-    target: "features" (SMRFR): D is the squared L2 distance of v_k from g(h_k + z_0), divided by its width, so that
-        predicting zero costs 1; g is a linear layer, GELU, a norm and a linear layer.
+    target: "features" (SMRFR): D is the squared L2 distance between v_k and g(h_k + z_0), divided by their width, so
+        that predicting zero costs 1; g is a linear layer, GELU, a norm and a linear layer.
         "classes" (SMRC-kl): D is KL(c(v_k) ‖ g(h_k + z_0)). The paper's c is the class distribution of its detector;
         for features without classes, spherical k-means finds `classes` clusters of the fragments of some training
         images, and c(v) is the softmax of v's mean-centred cosines with these clusters, divided by `temperature`.
@@ -54,7 +56,7 @@ class MaskedFragments(Loss):
     share: the probability of hiding a fragment; at least one fragment of each image is hidden.
     chunk: encode this many images at a time, and again in the backward pass; 0 encodes all at once.
 
-    Needs two towers, and weights that stay frozen. Runs the image side itself; if fused, it sends gradients into the
+    Needs two towers, and weights that stay frozen. Runs the image side itself; if fused, gradients also flow to the
     texts' [CLS]. An image whose text is needed but missing contributes nothing.
 
     Distributed: each process computes the terms of its own images; the mean is over all images of the batch.

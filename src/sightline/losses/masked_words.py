@@ -25,7 +25,9 @@ from sightline.models.text_tower import TextTower
 
 
 class MaskedWords(Loss):
-    """Paper 4, equation 2 (VMLM) or, if not fused, equation 1 (MLM), averaged over the texts of the batch.
+    """Predicts masked words of a text from its other words and, if fused, from its image.
+
+    Paper 4, equation 2 (VMLM) or, if not fused, equation 1 (MLM), averaged over the texts of the batch:
 
         L(t, i) = -1/M Σ_k log P(w_k | z_k + h_0)        L(t) = -1/M Σ_k log P(w_k | z_k)
 
@@ -39,11 +41,11 @@ class MaskedWords(Loss):
 
     fused: whether h_0 is added or, in a single-stream model, the image is read.
     share: the probability of predicting a word; at least one word of each text is predicted. Of the predicted words,
-        80 % are replaced by a learned vector, 10 % by a random word, and 10 % stay.
+        80 % are replaced by a learned vector, 10 % by a random word, and 10 % are kept.
     chunk: encode this many texts at a time, and again in the backward pass; 0 encodes all at once.
 
     Needs a BERT-type text encoder and, if fused with two towers, both sides of the same width. Runs the text tower
-    itself; if fused, it sends gradients into the images. A text without words, or whose image is needed but missing,
+    itself; if fused, gradients also flow to the images. A text without words, or whose image is needed but missing,
     contributes nothing.
 
     Distributed: each process computes the terms of its own texts; the mean is over all texts of the batch.

@@ -93,7 +93,7 @@ def mean_of_items(losses: Tensor, hidden: Tensor, counts: Tensor, items: int) ->
 
 
 def in_chunks(share: Callable[[Tensor], Tensor], rows: int, chunk: int, device: torch.device) -> Tensor:
-    """Sum `share` over rows 0 to `rows`, `chunk` at a time, recomputed in the backward pass; 0 takes all at once."""
+    """Sum `share` over all rows, `chunk` at a time (0: all at once), recomputing it in the backward pass."""
     numbers = torch.arange(rows, device=device)
     if not 0 < chunk < rows:
         return share(numbers)

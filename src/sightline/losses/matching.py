@@ -1,4 +1,4 @@
-"""The matching loss: binary classification of pairs of a text and an image."""
+"""The matching loss: binary classification of text-image pairs."""
 
 from typing import Literal, NamedTuple, get_args
 
@@ -61,9 +61,9 @@ class Matching(Loss):
     y is 1 for a text c with its image i (the first in the batch, if it occurs twice), and 0 if the image or
     the text was replaced by another of the batch. p is the sigmoid of `model.match`.
 
-    negatives: how replacements are drawn: "random", equally likely from all that belong to other images; or "hard", in
-        proportion to the softmax of the bi-encoder's cosines over `temperature` (as in ALBEF), because the matcher will
-        meet such pairs when it reranks what the bi-encoder retrieved.
+    negatives: how replacements are drawn: "random", with equal probability from those that belong to other images; or
+        "hard", in proportion to the softmax of the bi-encoder's cosines divided by `temperature` (as in ALBEF), because
+        the matcher will meet such pairs when it reranks what the bi-encoder retrieved.
     per_positive: "one", as many negatives as positives, as in paper 1: texts in even rows of the batch have the image
         replaced, those in odd rows the text; or "both", two negatives for each positive, which then has twice the
         weight.
@@ -72,7 +72,7 @@ class Matching(Loss):
     chunk: match this many pairs at a time, and again in the backward pass, which takes a third more time but only one
         chunk's memory; 0 matches all at once. The loss and its gradients are the same, except for a matcher's dropout.
 
-    Sends gradients into the states of both sides; "hard" reads the embeddings too, but only to choose negatives.
+    Gradients flow to the states of both sides; "hard" also reads the embeddings, but only to choose negatives.
 
     A positive weighs as much as its negatives together, so a positive without a negative in the batch is ignored.
 

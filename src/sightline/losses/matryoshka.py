@@ -26,7 +26,7 @@ class Matryoshka(Contrastive):
     >>> def encoded(vectors):
     ...     return EncodedTensors(vectors, vectors[:, None], torch.ones(len(vectors), 1, dtype=torch.bool), None)
     >>> pairs = Pairs(encoded(torch.eye(3)), encoded(torch.eye(3)), torch.arange(3), torch.arange(3))
-    >>> loss = Matryoshka(dims=(2,), temperature=1.0)(pairs, None, torch.Generator())  # it asks nothing of the model
+    >>> loss = Matryoshka(dims=(2,), temperature=1.0)(pairs, None, torch.Generator())  # the model is not used
     >>> loss.item() > Contrastive(temperature=1.0)(pairs, None, torch.Generator()).item()
     True
     """

@@ -20,7 +20,7 @@ _WORDS = 8
 
 
 class Relation(Loss):
-    """Paper 2, equations 4 to 14: embeddings enhanced by related ones, and a loss that keeps the two consistent.
+    """Trains embeddings to be consistent with versions enhanced by related items (paper 2, equations 4 to 14).
 
         L = L(v̄, ū) + [L(v, u) + L(v̄, u) + L(v, ū)] + weight · L_reg
 
@@ -41,8 +41,8 @@ class Relation(Loss):
         the authors' code).
     chunk: match the fragments of this many texts at a time; 0 matches all at once.
 
-    Reads embeddings and fragments of both sides; fragments only decide what is related, and get no gradient. `parts`
-    has the terms of the loss (Figure 7): "initial" is L(v, u), "enhanced" L(v̄, ū), "crossed" the two others,
+    Reads embeddings and fragments of both sides; fragments only decide what is related, and receive no gradient.
+    `parts` holds the terms of the loss (Figure 7): "initial" is L(v, u), "enhanced" L(v̄, ū), "crossed" the two others,
     "regularisation" L_reg without its weight.
 
     Distributed: every process enhances the whole batch, with the same dropout, and computes the terms of its own rows.

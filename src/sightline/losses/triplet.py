@@ -16,7 +16,9 @@ Reduction = Literal["mean", "sum"]
 
 
 class Triplet(Loss):
-    """Paper 1, equation 2; paper 2, equation 13; or paper 3, equation 4; over all positive pairs (i, c) of the batch.
+    """Requires every positive pair (i, c) of the batch to be closer than its negatives by a margin.
+
+    Paper 1, equation 2; paper 2, equation 13; paper 3, equation 4:
 
         L(i, c) = [cos(i, c') - cos(i, c) + α]⁺ + [cos(i', c) - cos(i, c) + α]⁺
 
@@ -29,7 +31,7 @@ class Triplet(Loss):
         "mean" and "sum", all of the batch, their terms averaged or summed (paper 3 sums). HREM starts with an epoch of
         the mean, because the hardest negatives of an untrained model can collapse all embeddings to one point;
         "distance", one drawn for each pair so that all distances are equally likely (`inverse_density`).
-    nearest, farthest: bounds of "distance". Closer negatives are as likely as those at `nearest`; those at `farthest`
+    nearest, farthest: bounds for "distance". Closer negatives are as likely as those at `nearest`; those at `farthest`
         or beyond, whose term is nearly always zero, are never drawn (2 = no bound). HREM's code uses 0.5, and 1.7 for
         Flickr30k or 1.9 for COCO.
     on: what is used for cos: "embedding", the cosine of one vector each, or "fragments", late interaction.
@@ -48,7 +50,7 @@ class Triplet(Loss):
     >>> images = encoded(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
     >>> pairs = Pairs(texts, images, torch.tensor([7, 7, 8]), torch.tensor([7, 8]))
     >>> triplet = Triplet(margin=0.1)
-    >>> triplet(pairs, None, torch.Generator())  # it asks nothing of the model
+    >>> triplet(pairs, None, torch.Generator())  # the model is not used
     tensor(0.1000)
 
     The second text is closer to the other image by 0.2, and so violates the margin by 0.3; the other terms of the three

@@ -31,7 +31,7 @@ class AlignedStates(nn.Module):
     def align(self, image_projection: Tensor, text_projection: Tensor) -> None:
         """Initialise from the embedding space: the image's projection, then the pseudo-inverse of the text's.
 
-        image_projection: [dim, width]; text_projection: [dim, hidden], both of one embedding space.
+        image_projection: [dim, width]; text_projection: [dim, hidden], both into the same embedding space.
         """
         back = torch.linalg.pinv(text_projection.float())
         self.linear.weight.copy_(back @ image_projection.float())
@@ -41,7 +41,7 @@ class AlignedStates(nn.Module):
 class AlignedMatcher(nn.Module):
     """Compares words with what they attend to in an image, and scores the comparisons.
 
-    Between the two, layers of the text tower read the comparisons.
+    In between, layers of the text tower read the comparisons.
 
     heads: the number of attention heads, each with its own temperature.
     """

@@ -156,7 +156,7 @@ def _load_heads(retriever: torch.nn.Module, path: Path, new: tuple[str, ...] = (
     """Load the weights outside the encoders; only heads whose names start with one of `new` may be missing."""
     try:
         heads = load_file(path)
-    except Exception as error:  # the library raises its own exception for damage and OSError for absence
+    except Exception as error:  # the library's own exception if damaged, OSError if missing
         raise ModelError(f"{path}: cannot be read: {error}") from error
     inside = {id(tensor) for part in retriever.parts().values() for tensor in part.parameters()}  # type: ignore[operator]
     wanted = {name for name, tensor in retriever.named_parameters() if id(tensor) not in inside}

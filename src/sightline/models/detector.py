@@ -20,7 +20,7 @@ _COUNT = ".num_batches_tracked"  # a counter of batch normalisation that is only
 
 
 class Detections(NamedTuple):
-    """The detections in an image, a region for each of the detector's queries.
+    """The detections in an image: one region for each of the detector's queries.
 
     boxes: [n, 4], left, top, right and bottom relative to the image size. classes: [n, labels], the class distribution
     of the region, given that it contains an object. confidence: [n], the probability of the most likely class,
@@ -45,7 +45,7 @@ class Detector:
     def open(cls, source: str, device: str | None = None) -> "Detector":
         """Open a folder in the transformers layout, or `hf:NAME`; by default on the GPU, if there is one.
 
-        Missing weights, or weights of other shapes, are an error that names them.
+        Raises an error that names weights that are missing or have the wrong shape.
         """
         name = source.removeprefix(HUB_PREFIX)
         check_exists(name)
@@ -77,7 +77,7 @@ class Detector:
         return Detections(_corners(out.pred_boxes[0].float()), classes, confidence, features)
 
     def find(self, records: Iterable[Record], on_problem: OnProblem | None = None) -> Iterator[Found]:
-        """Detect the regions of every image of a data set; records keep their captions, split and key.
+        """Detect the regions of every image in a data set; records keep their captions, split and key.
 
         on_problem: called for each unreadable image, which is then skipped; by default the first one raises
             `DataError`.

@@ -9,8 +9,9 @@ Fragments are hidden, and their features predicted, in one of three ways:
   a hidden region are replaced by zeros, as in UNITER; its box remains.
 - A pixel-based model with an `image_reader`: fragments are the outputs of the frozen image tower. They are hidden from
   the reader in the same way.
-- A model without one: fragments are all patches of the image tower, which has frozen lower layers. Hidden patches are
-  zero (the mean colour) in the image itself, and the targets are the frozen layers' outputs for the whole image.
+- A model without an `image_reader`: fragments are all patches of the image tower, which has frozen lower layers. Hidden
+  patches are zero (the mean colour) in the image itself, and the targets are the frozen layers' outputs for the whole
+  image.
 """
 
 from typing import TypeAlias

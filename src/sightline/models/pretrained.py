@@ -1,4 +1,4 @@
-"""Opening published models, from folders in their authors' layout, as retrievers with the capabilities they have."""
+"""Opening published models, from folders in their authors' layout, as retrievers with the abilities they have."""
 
 import json
 import pickle

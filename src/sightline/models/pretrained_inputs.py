@@ -140,7 +140,7 @@ def _found(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def _is_lower_case(folder: Path) -> bool:
-    """Whether a BERT is uncased: as its settings say or, if they do not, if its word list has no capitals."""
+    """Whether a BERT is uncased, according to its settings or, failing that, because its word list has no capitals."""
     listed = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
     capitals = any(piece != piece.lower() for piece in listed if not piece.startswith("["))
     return bool(_settings(folder).get("do_lower_case", not capitals))

@@ -1,7 +1,7 @@
 """Published models that read words and detected regions in one transformer: Oscar (and VinVL), and UNITER.
 
 Neither is part of transformers. Their checkpoints are state dicts, read here by the names that their authors published:
-each has a plain BERT, an embedding of regions, and a head that classifies whether text and image match.
+each has a plain BERT, a region embedding, and a head that classifies whether text and image match.
 """
 
 import dataclasses

@@ -43,7 +43,7 @@ class ShorterEmbeddings(Retriever):
 
     @property
     def calibration(self) -> Mapping[str, Calibration]:
-        """The calibration of the wrapped model, except for embeddings: shorter ones have other cosines."""
+        """The calibration of the wrapped model, except for embeddings, whose cosines change when they are shortened."""
         return {stage: found for stage, found in self.model.calibration.items() if stage != "embed"}
 
     @property

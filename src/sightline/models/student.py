@@ -1,4 +1,4 @@
-"""Students of a bundle: an encoder with heads that end in the bundle's embedding, fragments and states."""
+"""Students of a bundle: encoders with heads that produce the bundle's embedding, fragments and states."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from sightline.models.heads import masked_mean
 
 
 class StudentOutput(NamedTuple):
-    """What a graph of a bundle returns: embedding [batch, dim], fragments [batch, n, dim] and states [batch, n, dim].
+    """The outputs of a bundle's graph: embedding [batch, dim], fragments [batch, n, dim] and states [batch, n, dim].
 
     Embeddings and fragments have unit length.
     """
@@ -48,7 +48,7 @@ class Heads(nn.Module):
 
 
 class PatchProduct(nn.Module):
-    """The patches of an image as one matrix product, which an int8 graph computes in int8, unlike a convolution."""
+    """Patch embedding as one matrix product, which an int8 graph computes in int8, unlike a convolution."""
 
     def __init__(self, convolution: nn.Conv2d) -> None:
         super().__init__()

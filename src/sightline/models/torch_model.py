@@ -111,7 +111,7 @@ class TorchModel(Model):
     def match(
         self, text_states: FloatArray, text_mask: Mask, image_states: FloatArray, image_mask: Mask
     ) -> npt.NDArray[np.float32]:
-        """Logit [batch] that text i and image i belong together; states [batch, n, hidden], masks [batch, n]."""
+        """Logits [batch] that text i and image i belong together; states [batch, n, hidden], masks [batch, n]."""
         logits = self.retriever.match(
             self.tensor(text_states).float(),
             self.tensor(text_mask),

@@ -50,8 +50,8 @@ class TowerConfig:
     config: instead of `source`, a transformers configuration, for random weights. Its `model_type` is a name that
     transformers knows, or the Python path of an encoder of your own, `my_module:MyEncoder`.
     layer_step: 2 keeps every second layer (paper 1, section 6: "skip every odd-numbered Transformer layer").
-    layers: keep only this many, the first ones; 0 keeps all. The lower layers of CLIP's image tower know less about
-    texts.
+    layers: keep only this many layers, from the first; 0 keeps all. The lower layers of CLIP's image tower know less
+    about texts.
     """
 
     source: str = ""

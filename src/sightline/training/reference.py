@@ -44,8 +44,9 @@ TABLES: dict[str, type] = {
 _INTRODUCTION = """# Recipe reference
 
 Every key of a recipe, with its default and its meaning. This page is generated from the code by
-`python -m sightline.training.reference`; [fine-tune.md](fine-tune.md) explains recipes by examples. On the command
-line, `--set table.key=value` overrides a key.
+`python -m sightline.training.reference`; [fine-tune.md](fine-tune.md) explains recipes by example. On the command
+line, `--set table.key=value` overrides a key. Papers 1 to 4 are the four listed, in this order, in
+[results.md](results.md#the-papers-at-our-scale).
 """
 _KEYS = re.compile(r"^ *((?:[a-z_]+)(?:, [a-z_]+)*): ", re.MULTILINE)
 _HEAD = ["| key | default | meaning |", "|---|---|---|"]

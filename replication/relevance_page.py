@@ -13,8 +13,14 @@ KINDS = {"noun": "nouns", "phrase": "phrases", "sentence": "sentences", "name": 
 _COLOURS = {"noun": "#0072b2", "phrase": "#e69f00", "sentence": "#009e73", "name": "#cc79a7"}
 
 
-def relevance_values(result: Mapping[str, Any], fresh: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """The values for the page's template; fresh: tests on other images and words; before: those of the previous fit."""
+def relevance_values(
+    result: Mapping[str, Any], fresh: Mapping[str, Any], before: Mapping[str, Any], previous: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The values for the page's template.
+
+    fresh: tests on other images and words. before, previous: the same with the previous fit, judged by the previous and
+    by the present rules.
+    """
     lists = {key: result["collection"][key] for key in ("not_found", "found")}
     return {
         "relevance tests": _tests(result),
@@ -25,9 +31,10 @@ def relevance_values(result: Mapping[str, Any], fresh: Mapping[str, Any], before
         "relevance line": result["line"],
         "relevance sources": sources([result], "relevance.json"),
         "fresh tests": _tests(fresh),
-        "fresh tests before": [one for one in _tests(before) if one["fitted_on"] == "all validation sets"],
+        "fresh tests before": _shipped(before, "previous") + _shipped(previous, "present"),
         "fresh sources": sources([fresh], "relevance-fresh.json"),
         "fresh sources before": sources([before], "relevance-fresh-before.json"),
+        "fresh sources previous": sources([previous], "relevance-fresh-previous.json"),
     }
 
 
@@ -41,6 +48,11 @@ def _tests(result: Mapping[str, Any]) -> list[dict[str, Any]]:
         errors = [_points(test["kinds"].get(kind)) for kind in KINDS]
         tests.append(test | {"asked": test.get("nouns"), "errors": errors, "nouns": nouns})
     return tests
+
+
+def _shipped(result: Mapping[str, Any], rules: str) -> list[dict[str, Any]]:
+    """The tests of the bundle's own fit."""
+    return [one | {"rules": rules} for one in _tests(result) if one["fitted_on"] == "all validation sets"]
 
 
 def _points(figures: Mapping[str, Any] | None) -> str:

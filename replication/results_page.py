@@ -39,7 +39,7 @@ def page(results: Path = RESULTS, bundle: Path = ROOT / "bundles" / "default") -
     values |= _paper2(systems["paper2"], papers["paper2"]["reported"]) | _hrem(results)
     values |= _paper3(systems["paper3"]) | _paper4(results / "paper4")
     values |= _bundle(results, bundle) | _fast(results) | _cascade(results)
-    relevance = ("relevance.json", "relevance-fresh.json", "relevance-fresh-before.json")
+    relevance = [f"relevance{part}.json" for part in ("", "-fresh", "-fresh-before", "-fresh-previous")]
     values |= relevance_values(*(read_result(results / name) for name in relevance))
     return fill(TEMPLATE, values)
 

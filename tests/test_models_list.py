@@ -103,7 +103,7 @@ def test_the_languages_of_an_add_on_are_listed(machine: Path, german_bundle: Pat
 
 
 def test_known_models_are_listed_without_numbers_and_it_says_so() -> None:
-    assert "measured none of these" in run("models").output
+    assert "has not measured these" in run("models").output
     known = json.loads(run("models", "--json").stdout)["known"]
     assert len(known) >= 5
     assert all(one["results"] == [] for one in known)
@@ -124,4 +124,4 @@ def test_without_any_model_the_list_says_so(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(loader, "_bundled", missing)
     assert installed_models() == []
-    assert "No models here" in run("models").output
+    assert "No models found" in run("models").output

@@ -50,7 +50,7 @@ def gpu_required() -> bool:
 def _wish() -> str:
     wish = os.environ.get(VARIABLE, "auto")
     if wish not in DEVICES:
-        raise SightlineError(f"{VARIABLE}={wish}: unknown", f"It is one of {', '.join(DEVICES)}.")
+        raise SightlineError(f"{VARIABLE}={wish}: unknown device", f"Choose one of {', '.join(DEVICES)}.")
     return wish
 
 

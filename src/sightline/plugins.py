@@ -29,9 +29,7 @@ def register_encoder(path: str) -> Any:
         raise SightlineError(f"{path}: is not a subclass of transformers.PreTrainedModel")
     config: Any = found.config_class  # type: ignore[attr-defined]
     if config is None or not config.model_type:
-        raise SightlineError(
-            f"{path}: its config_class has no model_type", "Set model_type in it to a name of your own."
-        )
+        raise SightlineError(f"{path}: its config_class has no model_type", "Set model_type in it to a unique name.")
     AutoConfig.register(config.model_type, config, exist_ok=True)
     AutoModel.register(config, found, exist_ok=True)
     return found
@@ -57,5 +55,5 @@ def _module(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise SightlineError(
-            f"{name}: cannot be imported: {error}", "Run the command in the folder of the module, or install it."
+            f"{name}: cannot be imported: {error}", "Run the command in the module's folder, or install the module."
         ) from error

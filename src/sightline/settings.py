@@ -104,7 +104,7 @@ def _value(kind: Any, value: object, where: str, error: type[SightlineError]) ->
         return _first_that_fits([option for option in inner if option is not type(None)], value, where, error)
     if origin is Literal:
         if value not in inner:
-            raise error(f"{where}: {value!r} is not one of its values", did_you_mean(str(value), map(str, inner)))
+            raise error(f"{where}: {value!r} is not an allowed value", did_you_mean(str(value), map(str, inner)))
         return value
     if origin is tuple and isinstance(value, list | tuple):
         kinds = [inner[0]] * len(value) if inner[-1] is Ellipsis else list(inner)

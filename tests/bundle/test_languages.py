@@ -123,7 +123,7 @@ def test_a_graph_with_other_outputs_is_not_added(own: Path, german_text: Path, t
     graph = onnx.load(german_text / "text.onnx")
     del graph.graph.output[[one.name for one in graph.graph.output].index("states")]
     onnx.save(graph, tmp_path / "text.onnx")
-    with pytest.raises(BundleError, match="gives states of width None, and tiny's text graph of width 24"):
+    with pytest.raises(BundleError, match="states has width None, but in tiny's text graph it has 24"):
         add_languages(own, tmp_path / "text.onnx", german_text / "tokenizer.json", ["de"], max_length=9)
     assert sorted(own.iterdir()) == tiny_files(own)
 
@@ -134,7 +134,7 @@ def tiny_files(own: Path) -> list[Path]:
 
 
 def test_the_own_language_is_not_added(own: Path, german_text: Path) -> None:
-    with pytest.raises(BundleError, match="tiny reads en itself"):
+    with pytest.raises(BundleError, match="tiny already reads en"):
         add_languages(own, german_text / "text.onnx", german_text / "tokenizer.json", ["en"], max_length=9)
 
 

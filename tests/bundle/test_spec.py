@@ -61,7 +61,7 @@ def test_one_flipped_bit_is_found(copy: Path, name: str) -> None:
 def test_a_truncated_file_is_found(copy: Path) -> None:
     content = (copy / "image.onnx").read_bytes()
     (copy / "image.onnx").write_bytes(content[: len(content) // 2])
-    with pytest.raises(BundleError, match="damaged or was altered"):
+    with pytest.raises(BundleError, match="damaged or was modified"):
         Bundle.open(copy)
 
 

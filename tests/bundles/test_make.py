@@ -141,7 +141,7 @@ def test_a_changed_recipe_is_not_taken_for_the_one_that_made_the_runs(made: tupl
     path.write_text(before.replace('"lr" = 0.002', '"lr" = 0.001'))
     assert path.read_text() != before
     try:
-        with pytest.raises(RecipeError, match=r"started with another recipe. optimizer\.lr"):
+        with pytest.raises(RecipeError, match=r"started with a different recipe. optimizer\.lr"):
             ModelBuild(plan, made[0], plan.parent / "results").make()
     finally:
         path.write_text(before)

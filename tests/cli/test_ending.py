@@ -152,8 +152,8 @@ def test_ctrl_c_is_answered_at_once_and_again_when_indexing_has_ended(
     monkeypatch.setattr("sightline.collection.indexing.sync.index", index)
     assert end(monkeypatch, "index", tmp_path) == 130
     first, second, third = capfd.readouterr().err.strip().splitlines()
-    assert "Ctrl-C again ends at once" in first
-    assert second.startswith(f"sightline: interrupted; {'3 new; ' if done else 'nothing was done yet'}")
+    assert "press Ctrl-C again to stop at once" in first
+    assert second.startswith(f"sightline: interrupted; {'3 new; ' if done else 'nothing has been done yet'}")
     assert "run the same command to continue" in third
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -166,7 +166,7 @@ def test_ctrl_c_before_anything_is_indexed_is_said_too(
 
     monkeypatch.setattr("sightline.collection.indexing.sync.index", index)
     assert end(monkeypatch, "index", tmp_path) == 130
-    assert "interrupted; nothing was done yet" in capfd.readouterr().err
+    assert "interrupted; nothing has been done yet" in capfd.readouterr().err
 
 
 def test_a_second_ctrl_c_does_not_wait_for_what_has_begun(tmp_path: Path) -> None:
@@ -196,4 +196,4 @@ def test_a_result_that_may_not_be_written_is_refused_before_the_work(
 ) -> None:
     tmp_path.chmod(0o555)
     assert end(monkeypatch, "eval", "no-model", "no-data", "--json", tmp_path / "r.json") == 1
-    assert "you do not have permission to write it" in capsys.readouterr().err
+    assert "you do not have permission to write to it" in capsys.readouterr().err

@@ -69,5 +69,5 @@ def test_a_damaged_file_is_named(tmp_path: Path, text: str) -> None:
 
 
 def test_an_album_is_not_compared_with_a_column(photos: Path) -> None:
-    with pytest.raises(QueryError, match="an album is compared with a text"):
+    with pytest.raises(QueryError, match="an album must be compared with text"):
         names(photos, "album = name")

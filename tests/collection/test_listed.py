@@ -137,7 +137,7 @@ def test_a_storage_is_read_through_fsspec(model: Instant, tmp_path: Path) -> Non
 def test_a_place_of_no_kind_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CollectionError, match=r"neither a folder, a shard \(\.tar\), a list of URLs") as caught:
         index(put(tmp_path / "photos.zip", b"PK"))
-    assert caught.value.way_out == "Give the folder that a picture is in."
+    assert caught.value.way_out == "To index an image, pass the folder it is in."
 
 
 def test_names_in_an_archive_that_lead_elsewhere_stay_below_it(model: Instant, tmp_path: Path) -> None:

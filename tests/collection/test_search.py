@@ -144,7 +144,7 @@ def test_another_model_is_refused_with_the_way_out(photos: Path, model: Instant)
 
 
 def test_a_model_that_cannot_be_found_is_asked_for(collection: Collection, photos: Path) -> None:
-    with Collection.open(photos) as other, pytest.raises(CollectionError, match="not at a known place") as caught:
+    with Collection.open(photos) as other, pytest.raises(CollectionError, match="not at a known location") as caught:
         other.search("a dog")
     assert "--model" in caught.value.way_out
 

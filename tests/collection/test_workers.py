@@ -23,13 +23,13 @@ def texts(*said: str) -> list[Outcome]:
 
 
 def test_workers_that_nobody_knows_are_refused(tiny_bundle: Path, photos: Path) -> None:
-    with pytest.raises(CollectionError, match=r"workers 'spark'[\s\S]*ray://HOST:PORT"):
+    with pytest.raises(CollectionError, match=r"workers: 'spark'[\s\S]*ray://HOST:PORT"):
         index(photos, model=tiny_bundle, workers="spark")
     assert not (photos / ".sightline").exists()
 
 
 def test_a_model_without_files_is_refused(model: Instant, photos: Path) -> None:
-    with pytest.raises(CollectionError, match=r"exists only in this process[\s\S]*folder of a bundle"):
+    with pytest.raises(CollectionError, match=r"exists only in this process[\s\S]*bundle or checkpoint folder"):
         index(photos, model=model, workers="ray")
 
 

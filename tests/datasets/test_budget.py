@@ -74,7 +74,7 @@ def test_other_epochs_and_seeds_have_other_batches_and_another_order():
 
 
 def test_a_pair_that_fits_no_batch_is_refused():
-    with pytest.raises(DataError, match="12 tokens with an image of 9 regions does not fit a batch of 20"):
+    with pytest.raises(DataError, match="12 tokens with an image of 9 regions does not fit in a batch of 20"):
         sampler_of([(9, [12])], 20)
     with pytest.raises(DataError, match="no captions"):
         sampler_of([(9, [])], 20)
@@ -85,7 +85,7 @@ def test_captions_of_several_languages_stand_one_language_after_another_and_some
     record = Record("it", ImageBytes("it.png", b""), captions)
     assert captions_in_any(record, ("de", "fr", "en")) == ("ein Hund", "a dog", "the dog")
     assert captions_in_any(record, "en") == ("a dog", "the dog")
-    with pytest.raises(DataError, match=r"wanted captions in one of fr, cs, has de, en"):
+    with pytest.raises(DataError, match=r"needs captions in one of fr, cs, but has de, en"):
         captions_in_any(record, ("fr", "cs"))
-    with pytest.raises(DataError, match="wanted captions in 'fr'"):
+    with pytest.raises(DataError, match="needs captions in 'fr'"):
         captions_in_any(record, "fr")

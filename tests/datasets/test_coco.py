@@ -56,7 +56,7 @@ def test_pictures_are_found_in_the_folder_the_user_names_or_below_it(tmp_path):
         ([{"file_name": "a.jpg"}], [], "images[1]", "'id' is missing"),
         ([], [{"image_id": 7, "bbox": []}], "annotations[1]", "file of object boxes"),
         ([], [{"image_id": [7], "caption": "a dog"}], "annotations[1]", "'image_id' is [7]"),
-        ([], [said(8, "a dog")], "annotations", "captions of picture 8, which is not among the images"),
+        ([], [said(8, "a dog")], "annotations", "captions for image 8, which is not among the images"),
         ([], [said(7, " ")], "images[0]", "caption 2 is empty"),
     ],
 )

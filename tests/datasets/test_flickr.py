@@ -40,7 +40,7 @@ def test_a_picture_in_two_split_lists_is_a_problem(tmp_path, broken_at):
     path = write(tmp_path / "results_20130124.token", TOKEN)
     write(tmp_path / "test.txt", "b\na\n")
     write(tmp_path / "train.txt", "c\na\n")
-    broken_at(path, f"{tmp_path / 'train.txt'}:2", "'a' is in split 'test' as well")
+    broken_at(path, f"{tmp_path / 'train.txt'}:2", "'a' is also in split 'test'")
 
 
 def test_the_spelling_with_bars_is_read_and_its_known_broken_line_told(tmp_path, broken_at):
@@ -57,7 +57,7 @@ def test_the_spelling_with_commas_is_read(tmp_path, broken_at, header):
     number = "0," if "number" in header else ""
     text = f'{header}\na.jpg,{number}"A dog, wet ."\nb.jpg,{number}Two, three .\nc.jpg,{number}A cat .\n'
     path = write(tmp_path / "captions.txt", text)
-    records = broken_at(path, f"{path}:3", "columns where the header has")
+    records = broken_at(path, f"{path}:3", "columns, but the header has")
     assert table(records) == [("a", ("A dog, wet .",), None), ("c", ("A cat .",), None)]
 
 

@@ -49,7 +49,7 @@ def test_tests_of_different_years_stay_apart(tmp_path):
         ("a", "test_2016_flickr"),
         ("b", "test_2017_mscoco"),
     ]
-    with pytest.raises(DataError, match="there are: test_2016_flickr, test_2017_mscoco"):
+    with pytest.raises(DataError, match="available: test_2016_flickr, test_2017_mscoco"):
         list(read(folder, split="test"))
 
 

@@ -53,7 +53,7 @@ def test_a_name_that_exists_is_no_pattern(tmp_path):
 
 def test_a_split_lets_only_its_records_through_under_any_of_its_names(shards):
     assert [record.key for record in read(shards, split="dev")] == ["sea-val-a"]
-    with pytest.raises(DataError, match=r"no records of split 'minival'; there are: test, train, val"):
+    with pytest.raises(DataError, match=r"no records in split 'minival'; available: test, train, val"):
         list(read(shards, split="minival"))
 
 
@@ -69,7 +69,7 @@ def test_a_missing_path_is_an_error_at_once(tmp_path, name):
 
 
 def test_a_missing_folder_of_images_is_an_error_at_once(tmp_path):
-    with pytest.raises(DataError, match="pictures: no such folder"):
+    with pytest.raises(DataError, match="pictures: no such image folder"):
         read(write_jsonl(tmp_path / "x.jsonl", "a.jpg"), images=tmp_path / "pictures")
 
 

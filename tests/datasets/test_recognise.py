@@ -71,7 +71,7 @@ def test_the_folder_of_flickr8k_texts_means_its_captions(tmp_path):
 def test_an_unknown_format_is_refused_with_the_known_ones(tmp_path, name):
     contents = {"binary.csv": b"\xff\xfe\x00", "empty.json": b""}.get(name, b'{"hello": "world"}')
     (tmp_path / name).write_bytes(contents)
-    with pytest.raises(DataError, match=r"(?s)not a data set of a known format.*WebDataset"):
+    with pytest.raises(DataError, match=r"(?s)not a data set in a known format.*WebDataset"):
         read(tmp_path / name)
 
 

@@ -172,7 +172,7 @@ def test_a_broken_row_is_reported_with_its_place_and_costs_nothing_else(name: st
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        (["1", "640", "480", "2", "AAAA", "AAAA"], "3 bytes, not a multiple of 2 regions"),
+        (["1", "640", "480", "2", "AAAA", "AAAA"], "3 bytes, which do not divide into 2 regions"),
         (["1", "640", "480", "0", "", ""], "not a positive whole number"),
         (["1", "640", "480", "1", "?", "?"], "not base64"),
         (["1", "640", "480", "1"], "4 fields instead of 6"),
@@ -203,7 +203,7 @@ def test_five_features_that_differ_are_no_picture(tmp_path: Path) -> None:
 def test_captions_that_do_not_fit_the_pictures_are_refused(tmp_path: Path) -> None:
     files.precomputed(tmp_path, files.pictures((2, 2)))
     (tmp_path / "test_caps.txt").write_text("a dog\n" * 15)
-    with pytest.raises(DataError, match="2 images, and 15 captions"):
+    with pytest.raises(DataError, match="2 images, but 15 captions"):
         list(read_regions(tmp_path))
 
 

@@ -65,7 +65,7 @@ def test_features_without_boxes_are_for_models_without_boxes(tmp_path: Path) -> 
     with pytest.raises(MediaError, match="without boxes") as caught:
         to_input(first.image, RegionConfig(files.DIM, 6))
     assert "box_dim = 0" in caught.value.way_out
-    with pytest.raises(MediaError, match=r"regions of 5 numbers, .*and the model reads 2048"):
+    with pytest.raises(MediaError, match=r"regions of 5 numbers, .*but the model expects 2048"):
         to_input(first.image, RegionConfig())
 
 
@@ -114,16 +114,16 @@ def test_the_surest_regions_are_kept_in_their_order(tmp_path: Path) -> None:
     np.testing.assert_array_equal(kept.features, picture.features[[1, 4]])
     np.testing.assert_array_equal(kept.boxes, picture.corners[[1, 4]])
     assert len(Keep(0.2, 1, 2)(replace(found, confidence=None)).features) == 2
-    with pytest.raises(DataError, match="at least 5 and at most 2"):
+    with pytest.raises(DataError, match="from 5 to 2 regions"):
         Keep(0.2, 5, 2)
 
 
 @pytest.mark.parametrize(
     ("odd", "reason"),
     [
-        (replace(FOUND[0], name="9", features=np.ones((3, 4), "f4")), "of 4 numbers in float32"),
+        (replace(FOUND[0], name="9", features=np.ones((3, 4), "f4")), "have 4 numbers in float32"),
         (replace(FOUND[0], name="9", features=FOUND[0].features.astype(np.float16)), "in float16, with boxes, but"),
-        (replace(FOUND[0], name="9", boxes=None), "without boxes, but the earlier ones"),
+        (replace(FOUND[0], name="9", boxes=None), "without boxes, but earlier ones"),
         (FOUND[1], "twice"),
         (replace(FOUND[0], name="a\0b"), "not a valid file name"),
     ],
@@ -241,7 +241,7 @@ def test_pictures_of_an_earlier_part_are_passed_over_once(tmp_path: Path) -> Non
 def test_a_store_that_was_begun_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         stored(tmp_path / "store", cut_off(FOUND, 1), made_of="one")  # type: ignore[arg-type]
-    with pytest.raises(DataError, match=r"was started with other arguments: one\n.*delete it"):
+    with pytest.raises(DataError, match=r"was started with different arguments: one\n.*delete it"):
         stored(tmp_path / "store", made_of="other")
     assert stored(tmp_path / "store", made_of="one").spec.images == len(FOUND)
 

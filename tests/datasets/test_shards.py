@@ -82,10 +82,10 @@ def test_distractors_have_no_captions_and_no_split(tmp_path, write_shard):
         ("[1]", "not an object"),
         (b"\xff\xfe{}", "not UTF-8"),
         ("[" * 100_000, "not JSON"),
-        ({"text": "a dog"}, "neither 'captions' nor 'caption' among its fields (text)"),
+        ({"text": "a dog"}, "neither 'captions' nor 'caption' (fields: text)"),
         ({"captions": 7}, "captions in 'en' is 7"),
         ({"captions": {"en": [None]}}, "caption 1 is missing"),
-        ({"captions": {"": ["a dog"]}}, "a language without a name"),
+        ({"captions": {"": ["a dog"]}}, "'captions' has an empty language name"),
         ('{"captions": ["half \\ud83d"]}', "surrogate"),
     ],
 )
@@ -105,7 +105,7 @@ def test_an_empty_caption_is_told_and_dropped_and_its_record_stays(tmp_path, wri
     [
         ([("a.json", BOAT)], "a.json", "no image with this key"),
         ([("a.jpg", b"A"), ("a.png", b"A"), ("a.json", BOAT)], "a.json", "more than one image"),
-        ([("a.jpg", b"A"), ("a.json", BOAT), ("a.json", DOG)], "a.json", "there twice"),
+        ([("a.jpg", b"A"), ("a.json", BOAT), ("a.json", DOG)], "a.json", "occurs twice"),
     ],
 )
 def test_members_that_do_not_make_one_record_are_told(tmp_path, write_shard, broken_at, members, place, reason):

@@ -84,7 +84,7 @@ def test_the_page_has_its_parts(told: dict[str, str]) -> None:
 
 def test_an_interrupted_run_says_how_to_go_on_as_the_page_does(told: dict[str, str]) -> None:
     said = told["sightline train tiny.toml"]
-    assert "To go on: sightline train tiny.toml --out runs/tiny --resume" in said
+    assert "To continue: sightline train tiny.toml --out runs/tiny --resume" in said
     assert "has nothing saved yet" in said
 
 

@@ -95,7 +95,7 @@ def test_a_csv_has_the_rank_of_every_query(tmp_path: Path) -> None:
     assert [float(row["rank"]) for row in rows] == [*found.ranks()[0], *found.ranks()[2]]
     assert rows[1]["query"] == "picture-1#0"
     assert rows[1]["text"] == "1 of <1>"
-    with pytest.raises(EvaluationError, match="unknown format of ranks"):
+    with pytest.raises(EvaluationError, match="unknown file format for ranks"):
         write_ranks(found, tmp_path / "ranks.txt")
 
 

@@ -136,7 +136,7 @@ def test_a_stage_the_model_lacks_is_refused_with_what_it_has() -> None:
         ({"rerank": -1}, "rerank must be at least 0, not -1"),
         ({"late": -1}, "late must be at least 0, not -1"),
         ({"batch_size": 0}, "the batch size cannot be 0"),
-        ({"protocol": "coco-5k"}, "5,000 images; these are 8"),
+        ({"protocol": "coco-5k"}, "5,000 images, but there are 8"),
         ({"protocol": "flickr"}, "unknown protocol"),
         ({"fusion": "sum", "rerank": 2}, "fusion must be one of"),
         ({"fusion": "add", "weight": 2.0, "rerank": 2}, "weight must be between 0"),

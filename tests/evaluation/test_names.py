@@ -99,7 +99,7 @@ def test_labels_come_from_the_folders_that_images_are_in(tmp_path: Path) -> None
     ("records", "said"),
     [
         ([record(0, ["a dog"])], "picture-0 has no label"),
-        ([replace(record(i, []), label="dog") for i in range(2)], "all images have one label, 'dog'"),
+        ([replace(record(i, []), label="dog") for i in range(2)], "all images have the same label, 'dog'"),
         ([], "no images"),
     ],
 )

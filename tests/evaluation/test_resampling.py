@@ -116,7 +116,7 @@ def test_the_gain_in_the_sum_of_recalls_draws_captions_with_their_images() -> No
 
 
 def test_systems_asked_different_numbers_of_queries_are_not_paired() -> None:
-    with pytest.raises(EvaluationError, match="3 and 4 ranks"):
+    with pytest.raises(EvaluationError, match="3 ranks with 4"):
         paired_difference(np.ones(3), np.ones(4), seed=0)
 
 

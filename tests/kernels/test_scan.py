@@ -197,7 +197,7 @@ def test_without_rows_or_queries_nothing_is_found() -> None:
 def test_what_does_not_fit_together_is_refused() -> None:
     vectors, queries, _ = case("scattered", 3, 16, 2)
     scan = Scan(vectors, device="cpu")
-    with pytest.raises(ModelError, match="a mask of 4 for 3 rows"):
+    with pytest.raises(ModelError, match="the mask has 4 values for 3 rows"):
         scan.search(queries, 1, np.ones(4, dtype=np.bool_))
     for rows in ([0, 3], [-1, 2]):
         with pytest.raises(ModelError, match=r"rows .* of 3"):

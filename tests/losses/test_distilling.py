@@ -43,7 +43,7 @@ def test_without_a_teacher_it_says_so() -> None:
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(ModelError, match="distill on cannot be 'pixels'"):
+    with pytest.raises(ModelError, match=r"distill\.on cannot be 'pixels'"):
         Distill("pixels")  # type: ignore[arg-type]
     with pytest.raises(ModelError, match="all, positives"):
         Distill(over="negatives")  # type: ignore[arg-type]

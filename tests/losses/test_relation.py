@@ -171,7 +171,7 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any]) -> No
 
 
 def test_heads_must_divide_the_embedding_and_the_model_must_be_known() -> None:
-    with pytest.raises(ModelError, match="3 heads over 8"):
+    with pytest.raises(ModelError, match="8 dimensions cannot be split into 3 heads"):
         related(heads=3)
     with pytest.raises(ModelError, match=r"dropout cannot be 1\.0"):
         Fusion(8, 2, 1, 1.0, 1.0, "all")

@@ -182,7 +182,7 @@ def test_a_nonsensical_preprocess_is_refused_with_the_value_and_the_way_out(nons
     with pytest.raises(ModelError) as caught:
         rule(**({"size": 32} | nonsense))
     assert repr(next(iter(nonsense.values()))) in caught.value.what
-    assert caught.value.way_out.startswith("Give ")
+    assert caught.value.way_out.startswith(("Use ", "Set ", "Choose "))
 
 
 def test_a_preprocess_from_json_lists_equals_the_one_it_was_written_from() -> None:

@@ -53,7 +53,7 @@ def test_a_batch_of_pixels_is_what_it_was() -> None:
 
 
 def test_each_kind_of_model_says_what_it_cannot_read() -> None:
-    with pytest.raises(MediaError, match="a PNG picture, and this model reads regions") as caught:
+    with pytest.raises(MediaError, match="a PNG picture, but this model reads regions") as caught:
         to_input(ImageBytes("red", png()), REGIONS)
     assert "sightline regions" in caught.value.way_out
     with pytest.raises(MediaError, match="such as the regions of a picture"):

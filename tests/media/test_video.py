@@ -113,10 +113,10 @@ def test_when_time_is_up_what_was_found_has_to_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"#EXTM3U\n#EXTINF:1,\n/etc/passwd\n", "is not a video of a known kind"),
+        (b"#EXTM3U\n#EXTINF:1,\n/etc/passwd\n", "is not a known kind of video"),
         (b"\0\0\0\x18ftypisom" + bytes(300), "is a video that is broken or of an unsupported variant"),
         (b"\x1a\x45\xdf\xa3" + bytes(300), "is a video that is broken or of an unsupported variant"),
-        (b"", "is not a video of a known kind"),
+        (b"", "is not a known kind of video"),
     ],
 )
 def test_what_is_no_video_says_so(data: bytes, says: str, tmp_path: Path) -> None:

@@ -107,5 +107,5 @@ def test_layers_of_its_own_are_for_an_aligned_matcher_and_must_be_there(embeddin
         dataclasses.replace(tiny.DUAL, matcher_text_layers=1)
     with pytest.raises(ModelError, match="9 layers after layer 1"):
         checkpoint.load(embedding_only, {**OWN, "matcher_text_layers": 9})
-    with pytest.raises(ModelError, match="matcher_text_layer is 3, and the text tower has 2 layers"):
+    with pytest.raises(ModelError, match="matcher_text_layer is 3, but the text tower has 2 layers"):
         checkpoint.load(embedding_only, {**ADDED, "matcher_text_layer": 3})

@@ -90,8 +90,8 @@ def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        ("nowhere", "nowhere: no such folder\nGive the folder of a checkpoint, such as runs/NAME/best."),
-        ("runs/mine", "mine: a training run, not a checkpoint\nGive its best checkpoint: "),
+        ("nowhere", "nowhere: no such folder\nUse the folder of a checkpoint, such as runs/NAME/best."),
+        ("runs/mine", "mine: a training run, not a checkpoint\nUse its best checkpoint: "),
         ("bundle", "bundle: a bundle, not a checkpoint\nA bundle cannot be trained: "),
     ],
     ids=["nothing", "run", "bundle"],

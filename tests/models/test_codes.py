@@ -176,7 +176,7 @@ def test_the_first_fragments_are_those_of_the_whole_model(name: str) -> None:
     [
         ({"codes": -1}, "at least 0"),
         ({"codes_layer": 1}, "there are no codes"),
-        ({"codes": 1, "codes_layer": 4}, "codes_layer is 4, and the image tower has 4 layers"),
+        ({"codes": 1, "codes_layer": 4}, "codes_layer is 4, but the image tower has 4 layers"),
         ({"fragments": 2}, "a matcher"),
         ({"fragments": 5, "matcher": "none"}, "but it has 4"),
         ({"pool": "kmeans", "pool_to": 17}, "17 clusters: the tower has 16"),

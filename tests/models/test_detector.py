@@ -214,7 +214,7 @@ def test_a_detector_that_lacks_weights_is_refused_with_their_names(tmp_path: Pat
     with pytest.raises(ModelError) as refused:
         Detector.open(str(folder))
     lacking = "bbox_predictor.layers.1.bias, bbox_predictor.layers.1.weight"
-    assert str(refused.value) == f"{folder}: the checkpoint lacks weights of DetrForObjectDetection: {lacking}"
+    assert str(refused.value) == f"{folder}: the checkpoint lacks weights for DetrForObjectDetection: {lacking}"
 
 
 def test_of_many_weights_that_a_detector_lacks_a_few_are_named(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_weights_of_another_architecture_are_refused(tmp_path: Path) -> None:
     saved(detr(), tmp_path / "detr")
     saved(yolos(), tmp_path / "yolos")
     (tmp_path / "yolos" / "model.safetensors").replace(tmp_path / "detr" / "model.safetensors")
-    with pytest.raises(ModelError, match=r"lacks weights of DetrForObjectDetection: .* and \d+ more"):
+    with pytest.raises(ModelError, match=r"lacks weights for DetrForObjectDetection: .* and \d+ more"):
         Detector.open(str(tmp_path / "detr"))
 
 

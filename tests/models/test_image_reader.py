@@ -102,7 +102,7 @@ def test_it_has_twelve_layers_if_so_configured() -> None:
 def test_what_it_cannot_read_is_refused() -> None:
     with pytest.raises(ModelError, match="codes enter the image_reader"):
         dataclasses.replace(READER, codes=2, codes_layer=1)
-    with pytest.raises(ModelError, match=r'a matcher \("shared"\) reads what the image tower saw'):
+    with pytest.raises(ModelError, match=r'a matcher \("shared"\) reads the output of the image tower'):
         dataclasses.replace(READER, codes=2, matcher="shared")
     with pytest.raises(ModelError, match="5 tokens need more than the 5 positions"):
         build(dataclasses.replace(READER, image_reader=TowerConfig(config={**tiny.TEXT, "max_position_embeddings": 5})))

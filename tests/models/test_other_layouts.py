@@ -138,5 +138,5 @@ def test_a_sentence_transformers_folder_of_texts_is_refused(tmp_path: Path) -> N
 def test_a_sentence_transformers_folder_cannot_name_another_folder(path: str, tmp_path: Path) -> None:
     module = {"path": path, "type": "sentence_transformers.models.CLIPModel"}
     (tmp_path / "modules.json").write_text(json.dumps([module]))
-    with pytest.raises(ModelError, match="leads out of the folder"):
+    with pytest.raises(ModelError, match="leads outside the folder"):
         locate(tmp_path)

@@ -88,7 +88,7 @@ def test_what_is_left_out_changes_nothing() -> None:
     [
         ({"fragment_dim": 8}, "fragment_dim = embedding_dim"),
         ({"codes": 2}, "codes = 0"),
-        ({"relations": RelationConfig(heads=3)}, "3 heads over 16"),
+        ({"relations": RelationConfig(heads=3)}, "16 dimensions cannot be split into 3 heads"),
     ],
 )
 def test_relations_that_do_not_fit_are_refused(changes: dict[str, object], said: str) -> None:

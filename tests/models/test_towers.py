@@ -302,7 +302,7 @@ def test_what_was_pooled_between_layers_is_the_mean_of_each_square() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"pool_to": 2, "pool_layer": 4}, "pool_layer is 4, and the image tower has 4 layers"),
+        ({"pool_to": 2, "pool_layer": 4}, "pool_layer is 4, but the image tower has 4 layers"),
         ({"pool_to": None, "pool_layer": 1}, "pools patches to a grid"),
         ({"pool_to": 3, "pool": "kmeans", "pool_layer": 1}, "no clusters"),
         ({"pool_to": 2, "codes": 1, "pool_layer": 1}, "no codes"),
@@ -319,8 +319,8 @@ def test_pooling_between_layers_that_cannot_be_is_refused(changes: dict[str, Any
     [
         ({"model_type": "brt"}, 'model_type = "brt": there is no such encoder\nDid you mean "bert"?'),
         ({"hidden_sise": 8}, 'its config has no "hidden_sise"\nDid you mean "hidden_size"?'),
-        ({"num_attention_heads": 5}, "no encoder can be made of its config: The hidden size (32) is not a multiple"),
-        ({"hidden_size": "wide"}, "no encoder can be made of its config: "),
+        ({"num_attention_heads": 5}, "no encoder can be made from its config: The hidden size (32) is not a multiple"),
+        ({"hidden_size": "wide"}, "no encoder can be made from its config: "),
     ],
     ids=["kind", "key", "sizes", "type"],
 )

@@ -68,7 +68,7 @@ def test_a_refused_index_leaves_no_store(
     for _ in range(2):
         with pytest.raises(StoreError, match="index"):
             index(photos, at=tmp_path / "at", model=Instant(), store=milvus.url(name))
-        with pytest.raises(CollectionError, match="no collection there"):
+        with pytest.raises(CollectionError, match="no collection at this URL"):
             Collection.open(milvus.url(name))
     monkeypatch.undo()
     assert index(photos, at=tmp_path / "at", model=Instant()).new == 14

@@ -117,7 +117,7 @@ def test_of_two_who_add_an_item_at_once_one_is_refused(store: PostgresStore) -> 
             store.add(*items(range(200)))
             outcomes.append("added")
         except StoreError as error:
-            outcomes.append("refused" if "exists already" in error.what else error.what)
+            outcomes.append("refused" if "already exists" in error.what else error.what)
 
     threads = [threading.Thread(target=add) for _ in range(2)]
     for thread in threads:
@@ -167,7 +167,7 @@ def test_a_killed_server_has_all_that_was_acknowledged(tmp_path: Path, postgres:
         with pytest.raises(StoreError, match=rf"no PostgreSQL server answers at 127\.0\.0\.1:{server.port}") as caught:
             opened(url, write=False, patience=1)
         assert time.monotonic() - began < 30
-        assert "What was written before is safe" in caught.value.way_out
+        assert "What was already written is safe" in caught.value.way_out
         store.close()
     finally:
         server.remove()
@@ -274,7 +274,7 @@ def test_a_schema_with_other_tables_is_left_alone(postgres: PostgresTestServer) 
     run_sql(postgres, f'CREATE SCHEMA "{name}"', f'CREATE TABLE "{name}".items (theirs integer)')
     with pytest.raises(StoreError, match="already exists"):
         opened(url)
-    with pytest.raises(CollectionError, match="no collection there"):
+    with pytest.raises(CollectionError, match="no collection at this URL"):
         Collection.open(url)
     assert run_sql(postgres, f"SELECT tablename FROM pg_tables WHERE schemaname = '{name}'") == [("items",)]
 

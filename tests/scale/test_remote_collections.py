@@ -144,7 +144,7 @@ def test_folders_and_stores_are_not_confused(photos: Path, url: str, tmp_path: P
         index(photos, at=tmp_path / "at", model=Instant(), store=url)
     with pytest.raises(CollectionError, match="--store"):
         index(photos, at=url, model=Instant())
-    with pytest.raises(CollectionError, match="no collection there"):
+    with pytest.raises(CollectionError, match="no collection at this URL"):
         Collection.open(url)
 
 

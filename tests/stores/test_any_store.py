@@ -156,7 +156,7 @@ def test_an_empty_store_finds_nothing(store: Store) -> None:
 
 def test_rows_that_cannot_be_read_are_refused(store: Store) -> None:
     store.add(*items(range(5)))
-    with pytest.raises(StoreError, match="id 9 is not there"):
+    with pytest.raises(StoreError, match="id 9 does not exist"):
         store.rows(np.array([1, 9]), "fragments")
     with pytest.raises(StoreError, match="first 0"):
         store.rows(np.array([1]), "fragments", 0)
@@ -274,7 +274,7 @@ def test_what_is_not_there_cannot_be_fetched(store: Store, part: Part) -> None:
     store.add(*items([1, 2]))
     store.delete(np.array([2]))
     for missing in (2, 3):
-        with pytest.raises(StoreError, match=f"id {missing} is not there"):
+        with pytest.raises(StoreError, match=f"id {missing} does not exist"):
             store.fetch(np.array([1, missing]), part)
 
 
@@ -287,7 +287,7 @@ def test_ids_are_whole_numbers_from_zero_each_once(store: Store) -> None:
 
 
 def test_at_least_one_result_is_asked_for(store: Store) -> None:
-    with pytest.raises(StoreError, match="at least one"):
+    with pytest.raises(StoreError, match="at least 1"):
         store.search(queries(0, 1), 0)
 
 

@@ -93,7 +93,7 @@ def test_a_reader_goes_on_with_the_old_vectors_until_it_looks_again(tmp_path: Pa
 
 def test_an_unknown_item_cannot_be_replaced(tmp_path: Path) -> None:
     store = mixed(tmp_path)
-    with pytest.raises(StoreError, match="id 77 is not there"):
+    with pytest.raises(StoreError, match="id 77 does not exist"):
         store.replace(np.array([5, 77]), items([5, 77])[1])
     assert store.fast_ids().tolist() == [4, 5, 6, 7, 8, 9]
     store.close()

@@ -32,7 +32,7 @@ def test_what_is_left_out_is_as_usual() -> None:
         ("milvus://localhost:many/photos", "cannot be read"),
         ("milvus://localhost/photos?index", "cannot be read"),
         ("milvus://localhost/photos?index=best", "index=best"),
-        ("milvus://localhost/photos?colour=red", "no option 'colour'"),
+        ("milvus://localhost/photos?colour=red", "unknown option 'colour'"),
         ("milvus://me:secret@localhost/photos", "password"),
     ],
 )

@@ -143,7 +143,7 @@ def test_records_without_captions_are_left_out_and_a_missing_language_is_refused
     assert len(made([*records, bare])) == 3
     with pytest.raises(DataError, match="the training data has no captions"):
         made([bare])
-    with pytest.raises(DataError, match="wanted captions in 'de', has en"):
+    with pytest.raises(DataError, match="needs captions in 'de', but has en"):
         Corpus(records, "de", PREPROCESS, tiny.tokenizer())
 
 
@@ -195,7 +195,7 @@ def test_of_data_that_names_its_splits_only_the_right_one_is_used(few: Path, tmp
 
 def test_a_loss_that_is_not_finite_ends_the_run_before_it_spoils_the_weights(few: Path, tmp_path: Path) -> None:
     wild = {"lr": 1e30, "clip": 0.0}
-    with pytest.raises(SightlineError, match=r"the loss of embed is nan at step 2\nLower the learning rate"):
+    with pytest.raises(SightlineError, match=r'the loss "embed" is nan at step 2\nLower the learning rate'):
         train(parse_recipe(recipe(few, optimizer=wild), "it"), tmp_path / "run", save_every=100)
     assert not (tmp_path / "run" / "last").exists()
 

@@ -137,7 +137,7 @@ def test_a_batch_too_small_to_share_is_refused_before_anyone_waits_for_the_other
     model = tiny.retriever(tiny.DUAL)
     texts, images = sides(model)
     images = Side(images.encode, images.ids[:1])
-    with pytest.raises(SightlineError, match=r"cannot be shared by 2 processes[\s\S]*batch_size"):
+    with pytest.raises(SightlineError, match=r"cannot be split among 2 processes[\s\S]*batch_size"):
         backward(model, {"it": (LOSSES["contrastive"][0], 1.0)}, texts, images, seed=0, world=World(1, 2))
 
 

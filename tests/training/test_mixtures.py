@@ -163,12 +163,12 @@ def test_names_are_validated_by_how_often_they_come_first(few: Path, named: Path
         ({"limit": 3}, r"data\.limit: cannot be combined with data\.sources"),
         ({"neighbours": {}}, r"data\.neighbours: cannot be combined with data\.sources"),
         ({"batch_tokens": 99, "draw": "pairs"}, r"data\.batch_tokens: cannot be combined with data\.sources"),
-        ({"sources": [{"name": "a", "train": ["x"], "share": 1, "passes": 2}]}, r"sources\.a: give either share"),
+        ({"sources": [{"name": "a", "train": ["x"], "share": 1, "passes": 2}]}, r"sources\.a: set either share"),
         ({"sources": [{"name": "a", "train": ["x"]}] * 2}, 'two are named "a"'),
         ({"sources": [{"name": "a", "train": ["x"], "share": 1}, {"name": "b", "train": ["x"]}]}, "b: has no share"),
-        ({"sources": [{"name": "a", "train": []}]}, r"sources\.a\.train: names no data"),
+        ({"sources": [{"name": "a", "train": []}]}, r"sources\.a\.train: is empty"),
         ({"sources": [{"name": "a", "train": ["x"], "shaer": 1}]}, 'unknown key "shaer"'),
-        ({"sources": [{"name": "a", "train": ["x"], "same": ["colour"]}]}, "'colour' is not one of its values"),
+        ({"sources": [{"name": "a", "train": ["x"], "same": ["colour"]}]}, "'colour' is not an allowed value"),
         ({"val": ["x", {"name": "a", "data": ["y"]}]}, r"data\.val: some sets have names"),
         ({"val": [{"name": "a", "data": ["y"], "weight": 0}]}, r"data\.val: all weights are 0"),
     ],
@@ -212,10 +212,10 @@ def test_prompts_make_captions_of_labels(few: Path, named: Path) -> None:
     label = records[0].label
     assert records[0].captions["en"] == (label, f"a {label} thing", f"a photo of a {label}")
     asked["data"]["sources"][0]["prompts"] = ["a {}"]
-    with pytest.raises(RecipeError, match="cards: prompts and wordnet are for records with a label"):
+    with pytest.raises(RecipeError, match="cards: prompts and wordnet need records with labels"):
         training_records(parse_recipe(asked, "it"))
     asked["data"]["sources"][0]["prompts"] = ["a photo"]
-    with pytest.raises(RecipeError, match=r'"a photo" needs one \{\} for'):
+    with pytest.raises(RecipeError, match=r'"a photo" must contain \{\} once'):
         parse_recipe(asked, "it")
 
 
@@ -235,7 +235,7 @@ def test_sources_of_losses_that_make_no_sense_are_refused(few: Path, named: Path
     with pytest.raises(RecipeError, match=r'sources: no source is called "colour"\nDid you mean "colours"'):
         parse_recipe(asked, "it")
     asked["losses"][name]["sources"] = ["colours"]
-    with pytest.raises(RecipeError, match="none is used for batches of cards"):
+    with pytest.raises(RecipeError, match="no loss uses batches from cards"):
         parse_recipe(asked, "it")
 
 

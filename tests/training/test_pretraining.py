@@ -130,7 +130,7 @@ def test_batches_of_tokens_are_of_pairs_and_languages_are_some(few: Path) -> Non
     with pytest.raises(RecipeError, match=r'batch_tokens: cannot be combined with draw = "unique"\nSet draw = "pairs"'):
         parse_recipe(recipe(few, data={"batch_tokens": 500}), "it")
     for lang in ([], ["en", "en"]):
-        with pytest.raises(RecipeError, match="each once"):
+        with pytest.raises(RecipeError, match="each only once"):
             parse_recipe(recipe(few, data={"lang": lang}), "it")
 
 

@@ -101,7 +101,7 @@ def test_lora_leaves_the_encoders_as_they_are_and_is_merged_into_the_best(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"losses": {"match": {"loss": "matching"}}}, "losses.match: a published model has embeddings only"),
+        ({"losses": {"match": {"loss": "matching"}}}, "losses.match: a published model has only embeddings"),
         ({"losses": {"late": {"loss": "contrastive", "on": "fragments"}}}, "losses.late: a published model has"),
         ({"lora": {"layers": "nothing"}}, "lora.layers: no linear layer"),
         ({"lora": {"encoders": ["sound"]}}, 'has no encoder "sound"'),
@@ -118,7 +118,7 @@ def test_what_cannot_be_trained_is_refused(
 
 
 def test_other_published_models_are_refused_by_name(models: Path, few: Path, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"blip cannot be trained further\nGive a CLIP"):
+    with pytest.raises(RecipeError, match=r"blip cannot be trained further\nUse a CLIP"):
         run(few, models / "blip", tmp_path / "run")
     with pytest.raises(ModelError, match="no such folder"):
         run(few, models / "nothing", tmp_path / "run")

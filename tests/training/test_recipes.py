@@ -116,7 +116,7 @@ def test_an_unknown_key_is_refused_with_the_key_that_was_meant(key: str, meant: 
         ("data__batch_size", "many", "data.batch_size: expected int, found 'many'"),
         ("data__batch_size", 0, "data.batch_size is 0"),
         ("data__train", "train.jsonl", "data.train: expected"),
-        ("data__train", [], "data.train: names no data"),
+        ("data__train", [], "data.train: is empty"),
         ("data__limit", -1, "data.limit is -1"),
         ("data__draw", "uniqe", 'Did you mean "unique"?'),
         ("seed", 1.5, "seed: expected int"),
@@ -126,8 +126,8 @@ def test_an_unknown_key_is_refused_with_the_key_that_was_meant(key: str, meant: 
         ("optimizer__lr", float("nan"), "optimizer.lr is nan"),
         ("optimizer__rates", {"text": -1.0}, "optimizer.rates.text is -1.0"),
         ("optimizer__betas", [0.9], "expected 2 values, found 1"),
-        ("validation__metric", "R@5", "validation.metric: 'R@5' is not one of its values"),
-        ("augment__crop", 0.0, "augment crop cannot be 0.0"),
+        ("validation__metric", "R@5", "validation.metric: 'R@5' is not an allowed value"),
+        ("augment__crop", 0.0, "augment.crop cannot be 0.0"),
         ("model__kind", "triple_stream", "Choose from: dual_stream, single_stream"),
     ],
 )
@@ -138,14 +138,14 @@ def test_a_value_that_cannot_be_is_refused_by_its_key(key: str, value: object, s
 @pytest.mark.parametrize(
     ("schedule", "said"),
     [
-        ({}, "schedule: give either epochs or steps"),
-        ({"epochs": 2, "steps": 100}, "schedule: give either epochs or steps"),
+        ({}, "schedule: set either epochs or steps"),
+        ({"epochs": 2, "steps": 100}, "schedule: set either epochs or steps"),
         ({"epochs": 2, "steps": -1}, "schedule.steps is -1"),
-        ({"steps": 9, "warmup": 100}, "the fraction of all steps, from 0 to 1"),
+        ({"steps": 9, "warmup": 100}, "a fraction of all steps, from 0 to 1"),
         ({"steps": 9, "run": "pattern"}, 'run = "pattern" and a pattern of losses go together'),
         ({"steps": 9, "pattern": ["embed"]}, 'run = "pattern" and a pattern of losses go together'),
         ({"steps": 9, "run": "pattern", "pattern": ["embde"]}, 'Did you mean "embed"?'),
-        ({"steps": 9, "decay": "exponential"}, "schedule.decay: 'exponential' is not one of its values"),
+        ({"steps": 9, "decay": "exponential"}, "schedule.decay: 'exponential' is not an allowed value"),
     ],
 )
 def test_a_schedule_that_makes_no_sense_is_refused(schedule: dict[str, Any], said: str) -> None:
@@ -173,7 +173,7 @@ def test_losses_that_train_nothing_are_refused(losses: dict[str, Any], said: str
         ({}, "losses.embed.loss: None is not a loss"),
         ({"loss": "triplet", "magrin": 0.1}, 'losses.embed: unknown key "magrin"\nDid you mean "margin"?'),
         ({"loss": "triplet", "margin": "wide"}, "losses.embed.margin: expected float"),
-        ({"loss": "matching", "negatives": "hardest"}, "losses.embed.negatives: 'hardest' is not one"),
+        ({"loss": "matching", "negatives": "hardest"}, "losses.embed.negatives: 'hardest' is not an allowed value"),
     ],
 )
 def test_a_loss_or_its_setting_that_does_not_exist_is_refused(terms: dict[str, Any], said: str) -> None:

@@ -107,9 +107,9 @@ def test_a_checkpoint_of_regions_comes_back_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"codes": 2}, "has no image tower whose layers they mean"),
-        ({"pool_layer": 1}, "has no image tower whose layers they mean"),
-        ({"matcher_layer": 1}, "has no image tower whose layers they mean"),
+        ({"codes": 2}, "has no image tower to apply them to"),
+        ({"pool_layer": 1}, "has no image tower to apply them to"),
+        ({"matcher_layer": 1}, "has no image tower to apply them to"),
         ({"pool": "kmeans"}, "an image_reader reads every region"),
         ({"image": tiny.DUAL.image}, "either an image tower or regions"),
         ({"regions": None}, "either an image tower or regions"),

@@ -165,7 +165,7 @@ def test_what_cannot_be_trained_is_refused_before_the_first_step(stores: tuple[P
         wide = region_cards.recipe(stores[0])
         wide["model"]["regions"]["feature_dim"] = dim
         with pytest.raises(
-            RecipeError, match=rf"has {region_cards.DIM} numbers a region[^$]*feature_dim = {region_cards.DIM}"
+            RecipeError, match=rf"has {region_cards.DIM} numbers per region[^$]*feature_dim = {region_cards.DIM}"
         ):
             train(parse_recipe(wide, "regions"), tmp_path / name)
     with pytest.raises(EvaluationError, match="such as the regions of a picture"):

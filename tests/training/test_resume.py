@@ -133,7 +133,7 @@ def test_a_run_killed_while_it_replaces_a_folder_keeps_the_one_before(
     whole = find_whole(out / folder)
     assert whole == (out / folder if moment == "before" else out / f"{folder}.old")
     assert all(torch.equal(value, before[folder][name]) for name, value in weights(whole).items())
-    with pytest.raises(SightlineError, match="already holds a run"):
+    with pytest.raises(SightlineError, match="already contains a run"):
         run(few, out)
     run(few, out, resume=True)
     assert_same_run(out, undisturbed)
@@ -164,7 +164,7 @@ def test_a_folder_half_written_is_never_taken_for_a_whole_one(tmp_path: Path) ->
 
 def test_a_folder_that_holds_a_run_is_refused_without_resume(few: Path, undisturbed: Path) -> None:
     before = (undisturbed / "log.jsonl").read_text()
-    with pytest.raises(SightlineError, match=r"already holds a run\nAdd --resume .* or choose another --out"):
+    with pytest.raises(SightlineError, match=r"already contains a run\nAdd --resume .* or choose another --out"):
         run(few, undisturbed)
     assert (undisturbed / "log.jsonl").read_text() == before
 
@@ -173,7 +173,7 @@ def test_a_best_checkpoint_alone_is_not_overwritten_either(few: Path, tmp_path: 
     """A run that was killed between its first validation and its first save has nothing else."""
     run(few, tmp_path / "run", stop_after=2)
     shutil.rmtree(tmp_path / "run" / "last")
-    with pytest.raises(SightlineError, match="already holds a run"):
+    with pytest.raises(SightlineError, match="already contains a run"):
         run(few, tmp_path / "run")
 
 

@@ -191,7 +191,7 @@ def test_a_frozen_tower_sees_views_once_and_a_resumed_run_draws_the_same(few: Pa
     train(recipe, tmp_path / "parts", stop_after=2)
     parts = checkpoint.load(train(recipe, tmp_path / "parts", resume=True).folder)[0].state_dict()
     torch.testing.assert_close(parts, whole, rtol=0, atol=0)
-    with pytest.raises(RecipeError, match="is 3: it needs a frozen image tower"):
+    with pytest.raises(RecipeError, match="is 3, which needs a frozen image tower"):
         movements(few, tmp_path / "trained", augment={"views": 3})
 
 

@@ -41,7 +41,7 @@ def test_a_run_trains_them_and_lengths_that_do_not_fit_are_refused(few: Path, tm
         return train(parse_recipe(data, "it"), out).steps
 
     assert run([8, 16], tmp_path / "run") == 2
-    with pytest.raises(ModelError, match="matryoshka dims up to 32, but embeddings have 32 dimensions"):
+    with pytest.raises(ModelError, match=r"matryoshka\.dims goes up to 32, but embeddings have 32 dimensions"):
         run([8, 32], tmp_path / "other")
 
 
@@ -54,7 +54,7 @@ def test_a_shorter_model_has_the_first_numbers_at_unit_length() -> None:
     torch.testing.assert_close(cut.embedding, F.normalize(whole.embedding[:, :6], dim=-1))
     torch.testing.assert_close(cut.fragments, whole.fragments)
     assert (shorter.embedding_dim, shorter.abilities, shorter.grid) == (6, model.abilities, model.grid)
-    with pytest.raises(ModelError, match="embeddings of 16 dimensions, but the model's have 16"):
+    with pytest.raises(ModelError, match="cannot shorten embeddings to 16 dimensions: the model's have 16"):
         ShorterEmbeddings(model, 16)
 
 

@@ -167,9 +167,9 @@ def test_a_teacher_with_another_mean_sees_the_same_crops(few: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"teacher": None}, "losses.shrink: distill learns from a teacher, and there is none"),
+        ({"teacher": None}, "losses.shrink: distill learns from a teacher, but there is none"),
         ({"losses": {"embed": {"loss": "triplet"}}}, "teacher: no loss learns from it"),
-        ({"teacher": {"model": "nowhere", "by": "states"}}, "teacher.by: 'states' is not one of its values"),
+        ({"teacher": {"model": "nowhere", "by": "states"}}, "teacher.by: 'states' is not an allowed value"),
         ({"teacher": {"model": "nowhere", "chunk": 0}}, "teacher.chunk is 0"),
         ({"teacher": {"by": "match"}}, '"model" is missing'),
     ],

@@ -119,7 +119,7 @@ def test_resume_goes_on_with_a_run_and_set_and_out_are_heard(place: Path) -> Non
 def test_a_run_is_not_overwritten_and_not_resumed_by_another_recipe(place: Path) -> None:
     sightline_("train", "cards.toml", "--set", "schedule.steps=1")
     for more, error, said in (
-        (["--set", "schedule.steps=1"], SightlineError, "already holds a run"),
+        (["--set", "schedule.steps=1"], SightlineError, "already contains a run"),
         (["--resume", "--set", "optimizer.lr=1"], RecipeError, "optimizer.lr: 0.001, now 1.0"),
     ):
         result = CliRunner().invoke(app, ["train", "cards.toml", *more])
@@ -160,7 +160,7 @@ def test_a_signal_ends_the_step_and_says_what_is_saved_and_how_to_go_on(
     assert result.exit_code == 128 + number
     assert "interrupted; runs/a b was last saved after step 3" in result.output
     again = "sightline train cards.toml --set 'name=a b' --out 'runs/a b' --resume"
-    assert f"To go on: {again}" in result.output
+    assert f"To continue: {again}" in result.output
     sightline_(*shlex.split(again)[1:])
     assert steps_logged(place / "runs/a b") == [1, 2, 3, 4]
 

@@ -112,8 +112,8 @@ def captioned(folder: Path, captions: Mapping[str, list[str]]) -> Path:
     ("lang", "captions", "said"),
     [
         (["en", "de"], {"en": ["a card"]}, "data.val: none of 2 records has captions in 'de'"),
-        ("en", {"de": ["eine Karte"]}, "wanted captions in 'en', has de"),
-        ("en", {}, "wanted captions in 'en', has no captions at all"),
+        ("en", {"de": ["eine Karte"]}, "needs captions in 'en', but has de"),
+        ("en", {}, "needs captions in 'en', but has no captions at all"),
     ],
 )
 def test_a_language_that_validation_lacks_is_refused_before_the_first_step(
@@ -133,7 +133,7 @@ def test_a_language_that_no_training_caption_is_in_is_refused(tmp_path: Path) ->
     recipe = parse_recipe(shapes.recipe(taught, data={"lang": ["en", "fr", "cs"]}), "it")
     with pytest.raises(RecipeError, match=r"data\.lang: no training caption is in fr or cs") as refused:
         training_records(recipe)
-    assert "of the data: de, en." in refused.value.way_out
+    assert "in the data: de, en." in refused.value.way_out
 
 
 def test_validation_pictures_are_refused_beforehand_if_none_can_be_read(few: Path, tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_held_out_pictures_that_cannot_be_read_are_named(place: Path) -> None:
     broken.write_bytes(b"no picture")
     done = export(place, "many")
     assert done.exit_code == 0, done.output
-    assert "Cannot be read, and left out:" in done.stderr
+    assert "Left out, cannot be read:" in done.stderr
     assert broken.name in done.stderr
 
 

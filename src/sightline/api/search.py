@@ -207,7 +207,9 @@ def explain(
 
     with open(at, model=model) as collection:
         if collection.kind != "images":
-            raise CollectionError(f"{collection.at}: its items are texts, which have no parts", "Give an image.")
+            raise CollectionError(
+                f"{collection.at}: its items are texts, which have no parts", "Explain an image instead."
+            )
         source = source_of(collection.item(image).files[0])
         reader, _ = in_language(collection.model, lang, text)
         encoder = image_encoder(collection.store, image, collection.model)

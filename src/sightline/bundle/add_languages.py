@@ -83,8 +83,9 @@ def _check_languages(languages: Sequence[str], own: BundleSpec) -> None:
     known = sorted(set(languages) & set(own.text.languages))
     if not languages or known or len(set(languages)) < len(languages):
         raise BundleError(
-            f"languages {', '.join(languages) or 'none'}: {own.name} reads {', '.join(own.text.languages)} itself",
-            "Give at least one other language, each once.",
+            f"languages cannot be {', '.join(languages) or 'empty'}: "
+            f"{own.name} already reads {', '.join(own.text.languages)}",
+            "Specify at least one other language, and each only once.",
         )
 
 
@@ -98,6 +99,6 @@ def _check_outputs(draft: Path, own: BundleSpec, spec: LanguagesSpec) -> None:
         width, other = (None if one is None else one.shape[-1] for one in (wanted, given))
         if wanted is not None and width != other:
             raise BundleError(
-                f"{draft / GRAPH_FILE}: gives {name} of width {other}, and {own.name}'s text graph of width {width}",
-                "Export a graph with the outputs of the bundle's own.",
+                f"{draft / GRAPH_FILE}: {name} has width {other}, but in {own.name}'s text graph it has {width}",
+                "Export a graph with the same outputs as the bundle's own.",
             )

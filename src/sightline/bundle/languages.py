@@ -47,20 +47,21 @@ def read_languages(bundle: Path, sha256: str) -> LanguagesSpec | None:
     """
     folder = bundle / FOLDER
     path = folder / LANGUAGES_FILE
-    way_out = f"Delete {folder}, or put the add-on of this bundle there."
+    way_out = f"Delete {folder}, or replace it with this bundle's add-on."
     try:
         spec = settings.read(LanguagesSpec, path, "language add-on", FORMAT, BundleError, way_out)
     except FileNotFoundError:
         return None
     if spec.bundle != sha256:
         raise BundleError(
-            f"{folder}: belongs to another bundle ({spec.bundle[:12]}…), and not to this one ({sha256[:12]}…)", way_out
+            f"{folder}: belongs to another bundle ({spec.bundle[:12]}…), not to this one ({sha256[:12]}…)", way_out
         )
     needed = {GRAPH_FILE, TOKENIZER_FILE}
     if spec.text.tokenizer != TOKENIZER_FILE or set(spec.files) - {WORDS_FILE} != needed or not spec.text.languages:
         raise BundleError(
             f"{path}: lists {', '.join(sorted(spec.files)) or 'no files'} for the languages "
-            f"{', '.join(spec.text.languages) or 'none'}; it needs {', '.join(sorted(needed))} and a language",
+            f"{', '.join(spec.text.languages) or 'none'}; it needs {', '.join(sorted(needed))} "
+            "and at least one language",
             way_out,
         )
     return spec
@@ -86,4 +87,4 @@ def read_words(folder: Path, spec: LanguagesSpec) -> dict[str, Words]:
         listed = json.loads(path.read_text(encoding="utf-8"))
         return {lang: Words(words.split()) for lang, words in listed.items()}
     except (OSError, ValueError, AttributeError) as error:
-        raise BundleError(f"{path}: not a list of words by language: {error}", "Make the add-on again.") from error
+        raise BundleError(f"{path}: not a word list by language: {error}", "Create the add-on again.") from error

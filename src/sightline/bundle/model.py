@@ -194,7 +194,7 @@ def unknown_language(model: Model, lang: str) -> OptionError:
     return OptionError(
         "lang",
         f"cannot be {lang!r}: {model.name} reads {', '.join(model.languages)}",
-        "Give one of these, or leave it out and the language is recognised.",
+        "Choose one of these, or leave it out to detect the language.",
     )
 
 

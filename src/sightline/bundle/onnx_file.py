@@ -29,7 +29,7 @@ def check_self_contained(path: Path) -> None:
         raise BundleError(f"{path}: not an ONNX file", "Copy or export the bundle again.") from error
     if external:
         raise BundleError(
-            f"{path}: stores tensors in other files (external data)", "Export the model into single ONNX files."
+            f"{path}: stores tensors in other files (external data)", "Export each graph as a single ONNX file."
         )
 
 
@@ -71,4 +71,4 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
-    raise ValueError("a number of more than ten bytes")
+    raise ValueError("a number longer than ten bytes")

@@ -50,7 +50,9 @@ class PairRelevance:
         if unknown:
             raise BundleError(f"relevance: unknown features {', '.join(unknown)}", "Update Sightline.")
         if not all(map(math.isfinite, self.weights.values())) or not 0 <= self.line <= 1:
-            raise BundleError("relevance: weights must be finite, and the line from 0 to 1", "Export the model again.")
+            raise BundleError(
+                "relevance: weights must be finite, and line must be from 0 to 1", "Export the model again."
+            )
 
     def of(self, text: str, cosines: FloatArray, words: Words) -> Float64Array:
         """The relevance to a text of images with these cosines; words: those that the model was trained on.

@@ -138,7 +138,7 @@ class Bundle(Model):
     def _tower(self) -> "Bundle":
         """The add-on's text graph as a bundle, shared by all its languages."""
         if self._add_on is None:
-            raise BundleError(f"{self.folder}: has no languages to add")
+            raise BundleError(f"{self.folder}: has no language add-on")
         check_once(self.folder / FOLDER, self._add_on.files)
         spec = replace(self.spec, text=self._add_on.text, relevance=self._add_on.relevance or {}, words="")
         return Bundle(self.folder / FOLDER, spec, self.threads, self.device)

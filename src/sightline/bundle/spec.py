@@ -35,7 +35,7 @@ class ImageSpec:
 
     def __post_init__(self) -> None:
         if (self.preprocess is None) == (self.regions is None):
-            raise BundleError("image: an image graph reads either pixels (preprocess) or regions, and not both")
+            raise BundleError("image: an image graph reads either pixels (preprocess) or regions, not both")
 
     @property
     def input(self) -> ImageInput:
@@ -161,8 +161,8 @@ def _check_names(folder: Path, spec: BundleSpec) -> None:
     tokenizer = spec.text.tokenizer
     if tokenizer != Path(tokenizer).name or "\\" in tokenizer or "\0" in tokenizer:
         raise BundleError(
-            f"{folder}: the tokenizer {tokenizer!r} is not the plain name of a file",
-            "Put the file into the bundle's folder, and name it without a path.",
+            f"{folder}: the tokenizer {tokenizer!r} is not a plain file name",
+            "Put the file in the bundle's folder, and give its name without a path.",
         )
     graphs = {IMAGE_FILE, "text.onnx", *(["match.onnx"] if "match" in spec.abilities else [])}
     expected = graphs | {tokenizer} | ({FAST_IMAGE_FILE} if spec.fast else set())
@@ -194,8 +194,8 @@ def check_file(folder: Path, name: str, expected: str) -> None:
         ) from error
     if found != expected:
         raise BundleError(
-            f"{folder / name}: sha256 is {found[:12]}…, but the bundle says {expected[:12]}…",
-            "The file is damaged or was altered: copy or export the bundle again.",
+            f"{folder / name}: sha256 is {found[:12]}…, but the bundle lists {expected[:12]}…",
+            "The file is damaged or was modified: copy or export the bundle again.",
         )
     if name.endswith(".onnx"):
         check_self_contained(folder / name)

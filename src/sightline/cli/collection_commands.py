@@ -40,7 +40,7 @@ def _lines(found: "CollectionStatus") -> Iterator[str]:
     size = f"{found.bytes / 1e6:.1f} MB"
     yield f"{printable(found.at)}: {found.items:,} {found.kind}{copies}; model {found.model}; {size}"
     for root in found.roots:
-        missing = "" if root.exists else "  (not there now)"
+        missing = "" if root.exists else "  (currently missing)"
         broken = f", {root.broken:,} broken" if root.broken else ""
         yield f"  {printable(root.path)}: {root.ready:,} files{broken}{missing}"
     if found.suffixes:
@@ -50,7 +50,7 @@ def _lines(found: "CollectionStatus") -> Iterator[str]:
         yield refine_line(found.to_refine, found.at)
     if found.text is not None:
         failed = f", {found.text.failed:,} failed" if found.text.failed else ""
-        yield f"Text: read in {found.text.read:,} images, {found.text.with_text:,} have some{failed}"
+        yield f"Text: read in {found.text.read:,} images, {found.text.with_text:,} of them with text{failed}"
     if found.albums:
         yield "Albums: " + ", ".join(f"{printable(name)} ({count:,})" for name, count in sorted(found.albums.items()))
     yield from problem_lines("Cannot be read", [(one.path, one.reason) for one in found.broken], _GROUPED)
@@ -59,14 +59,14 @@ def _lines(found: "CollectionStatus") -> Iterator[str]:
 
 def remove(
     paths: Annotated[
-        list[Path] | None, typer.Argument(metavar="PATH", help="Folders or files to take out of the collection.")
+        list[Path] | None, typer.Argument(metavar="PATH", help="Folders or files to remove from the collection.")
     ] = None,
     at: Annotated[
         str | None, typer.Option(metavar="DIR", help="The collection. By default the nearest .sightline.")
     ] = None,
     everything: Annotated[bool, typer.Option("--everything", help="Delete the whole collection.")] = False,
     model: Annotated[
-        str | None, typer.Option(metavar="BUNDLE", help="The model that indexed the collection, if it was moved.")
+        str | None, typer.Option(metavar="BUNDLE", help="The collection's model, if its folder was moved.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
@@ -75,7 +75,7 @@ def remove(
     from sightline.collection.locate import find_collection
 
     if everything == bool(paths):
-        raise SightlineError("give PATHs to remove, or --everything", "sightline status lists what is indexed.")
+        raise SightlineError("specify PATHs to remove, or --everything", "sightline status lists what is indexed.")
     found = find_collection(at)
     if not yes:
         what = "the whole collection, with its albums" if everything else ", ".join(map(str, paths or ()))

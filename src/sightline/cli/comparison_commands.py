@@ -15,20 +15,20 @@ def compare(
     b: Annotated[str, typer.Argument(metavar="B", help="The model to compare with it.")],
     data: Annotated[list[str], typer.Argument(help="Captioned images: shards, JSONL, Karpathy, COCO, …")],
     lang: Annotated[str, typer.Option(help="Language of the captions.")] = "en",
-    protocol: Annotated[str, typer.Option(help="As for eval.")] = "karpathy",
+    protocol: Annotated[str, typer.Option(help="Same as for eval.")] = "karpathy",
     split: Annotated[str | None, typer.Option(help="Only this split. By default test, if there is one.")] = None,
-    images: Annotated[Path | None, typer.Option(help="Folder of the images, if the data only names them.")] = None,
+    images: Annotated[Path | None, typer.Option(help="Folder of the images, if the data has only names.")] = None,
     late: Annotated[int | None, typer.Option(min=1, help="Rescore the K best by late interaction.")] = None,
     rerank: Annotated[int | None, typer.Option(min=1, help="Rescore the K best by matching.")] = None,
     fusion: Annotated[
-        FusionRule | None, typer.Option(help="How match and embed scores combine. By default as each model says.")
+        FusionRule | None, typer.Option(help="How match and embed scores are combined. By default each model decides.")
     ] = None,
     weight: Annotated[float | None, typer.Option(help="Weight of the embed score in the fusion.")] = None,
     skip_broken: Annotated[bool, typer.Option(help="Report broken records and continue.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap intervals.")] = 0,
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Write the ranks of every query to this file.")] = None,
     html_file: Annotated[
-        Path | None, typer.Option("--html", help="Write a page with the queries won and lost, with pictures.")
+        Path | None, typer.Option("--html", help="Write a page that shows the queries won and lost, with images.")
     ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")] = None,
     imports: Annotated[

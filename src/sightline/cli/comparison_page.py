@@ -38,7 +38,7 @@ def write_page(found: Comparison, records: Sequence[Record], path: Path, most: i
     title = escape(f"{names[0]} and {names[1]}")
     parts = [
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><style>{_STYLE}</style>",
-        f"<h1>{title}</h1><p>{found.a.captions:,} captions and {found.a.images:,} images of "
+        f"<h1>{title}</h1><p>{found.a.captions:,} captions and {found.a.images:,} images from "
         f"{escape(found.a.data or 'unnamed data')}.</p>",
         _table(found),
     ]

@@ -90,9 +90,9 @@ def check_writable(path: Path | None) -> None:
     if not path.absolute().parent.is_dir():
         raise SightlineError(f"{path}: its folder does not exist", f"mkdir -p {path.parent}")
     if path.is_dir():
-        raise SightlineError(f"{path}: is a folder, not a file", "Give the name of a file.")
+        raise SightlineError(f"{path}: is a folder, not a file", "Specify a file name.")
     if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
-        raise SightlineError(f"{path}: you do not have permission to write it", "Choose another place.")
+        raise SightlineError(f"{path}: you do not have permission to write to it", "Choose another location.")
 
 
 @contextmanager

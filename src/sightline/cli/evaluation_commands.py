@@ -27,13 +27,15 @@ def explain(
     image: Annotated[str, typer.Argument(metavar="IMAGE", help="An image file, or the id of an item in a collection.")],
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw heat maps into a .png or .jpg file.")] = None,
     at: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Collection of the id. By default the nearest .sightline.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Collection that the id is from. By default the nearest .sightline."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(metavar="BUNDLE", help="default, or a bundle folder. For an id: the collection's.")
+        str | None,
+        typer.Option(metavar="BUNDLE", help="default, or a bundle folder. For an id: the collection's model."),
     ] = None,
     lang: Annotated[
-        str | None, typer.Option(metavar="CODE", help="Language of QUERY, such as de. By default it is recognised.")
+        str | None, typer.Option(metavar="CODE", help="Language of QUERY, such as de. Detected by default.")
     ] = None,
     codes: Annotated[
         bool, typer.Option("--codes", help="Show what each learned code attends to; --model must be a checkpoint.")
@@ -85,7 +87,7 @@ def evaluate(
         typer.Option(metavar="COMMAND", help="Command that translates captions from {lang}, one text per line."),
     ] = None,
     protocol: Annotated[
-        str, typer.Option(help="karpathy, coco-1k, coco-5k, or full: test images among those of all splits.")
+        str, typer.Option(help="karpathy, coco-1k, coco-5k, or full: test images among the images of all splits.")
     ] = "karpathy",
     split: Annotated[str | None, typer.Option(help="Only this split. By default test, if there is one.")] = None,
     images: Annotated[Path | None, typer.Option(help="Folder of the images, if the data has only names.")] = None,
@@ -110,7 +112,7 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap intervals.")] = 0,
     ranks: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the rank of every query: a .csv, or TREC files for a .run."),
+        typer.Option(metavar="FILE", help="Write the rank of every query to a .csv, or to TREC files with .run."),
     ] = None,
     imports: Annotated[
         list[str] | None,

@@ -56,10 +56,10 @@ def report_lines(report: Report, model: str | None = None) -> Iterator[str]:
     """
     yield str(report)
     yield from problem_lines("Cannot be read", [(one.path, one.reason) for one in report.broken], _GROUPED)
-    yield from problem_lines("Not looked at", [(one.path, one.reason) for one in report.skipped], _GROUPED)
+    yield from problem_lines("Not examined", [(one.path, one.reason) for one in report.skipped], _GROUPED)
     yield from left_out_lines(report.left_out)
     if report.truncated:
-        yield f"{report.truncated:,} texts are longer than the model reads; their ends were left out."
+        yield f"{report.truncated:,} texts are longer than the model can read; their ends were cut off."
     if not report.new + report.changed + report.moved + report.unchanged:
         return
     ask = "--image photo.jpg" if report.kind == "texts" else "'a dog on a beach'"
@@ -109,7 +109,7 @@ def left_out_lines(suffixes: Mapping[str, int]) -> Iterator[str]:
         if found:
             count = sum(found.values())
             names = f"{count:,} {one if count == 1 else many} ({', '.join(sorted(found))})"
-            on_server = "collections on a server have none"
+            on_server = "Collections on a server cannot hold them."
             yield f"Not indexed: {names}. " + (on_server if extra.is_installed() else f"To index them: {extra.INSTALL}")
 
 
@@ -198,7 +198,7 @@ def nothing_found(result: SearchResult, least: float | None) -> str:
     """A message that says why there are no results."""
     if least is not None and result.best_relevance is not None:
         return f"Nothing found with a relevance of at least {least:.0%}; the best is {percent(result.best_relevance)}."
-    return "Nothing found: the filter lets nothing through." if result.where else "Nothing found: there is nothing yet."
+    return "Nothing found: nothing passes the filter." if result.where else "Nothing found: the collection is empty."
 
 
 def show(result: SearchResult, form: Form, least: float | None = None, pictures: bool = True) -> None:
@@ -224,7 +224,7 @@ def show_items(items: Sequence[Item], form: Form) -> None:
     elif items:
         print(*item_lines(items), sep="\n")
     else:
-        print("Nothing found: the filter lets nothing through.", file=sys.stderr)
+        print("Nothing found: nothing passes the filter.", file=sys.stderr)
 
 
 def _exact(file: File) -> bytes:
@@ -262,9 +262,9 @@ def remarks(result: SearchResult) -> Iterator[str]:
     if result.did_you_mean:
         yield f"Did you mean: {printable(result.did_you_mean)}"
     if result.truncated:
-        yield "The query is longer than the model reads: its end was left out."
+        yield "The query is longer than the model can read; its end was ignored."
     if result.is_older_kind:
-        yield "Relevance is of the older kind: it falls as more images fit. Export the model again with --calibrate."
+        yield "Relevance uses the older method: it falls as more images match. Export the model again with --calibrate."
     if result.hits and result.line is not None and not result.matches and not result.notice:
         yield "No good matches: the closest are below."
 

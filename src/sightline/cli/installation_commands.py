@@ -24,7 +24,7 @@ def demo() -> None:
 
 
 def doctor(
-    at: Annotated[Path | None, typer.Option(metavar="DIR", help="The collection to look at.")] = None,
+    at: Annotated[Path | None, typer.Option(metavar="DIR", help="The collection to check.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")] = False,
 ) -> None:
     """Check this installation, and a collection, and say how to fix problems."""
@@ -64,10 +64,10 @@ def models(as_json: Annotated[bool, typer.Option("--json", help="Write JSON to s
         print_table(table(bundles))
     else:
         print_lines(
-            "No models here. Install Sightline with its model, or export one: sightline export CHECKPOINT --out DIR"
+            "No models found. Install Sightline with its model, or export one: sightline export CHECKPOINT --out DIR"
         )
     print_table(published_table(PUBLISHED_MODELS))
     print_lines(
-        "Sightline has measured none of these: sightline eval hf:NAME DATA measures one.",
-        "A bundle of any of these, or of another of their kind: sightline export hf:NAME --out DIR",
+        "Sightline has not measured these. To measure one: sightline eval hf:NAME DATA",
+        "To make a bundle of one of these or a similar model: sightline export hf:NAME --out DIR",
     )

@@ -86,7 +86,7 @@ def training() -> Iterator[TrainingShown]:
 
 
 @contextmanager
-def indexing(done_so: str = "indexed", before: str = "looking for what is new") -> Iterator[IndexingReport]:
+def indexing(done_so: str = "indexed", before: str = "looking for new files") -> Iterator[IndexingReport]:
     """Show a bar with files per second and time left on a terminal; otherwise print them occasionally.
 
     done_so: a verb for what was done with each file, such as "indexed". before: a description of the work before the

@@ -22,7 +22,7 @@ def index(
         typer.Argument(
             metavar="FOLDER",
             help="Folders of images, shards (.tar), lists of URLs (.urls), region stores; or texts (.txt, .jsonl). "
-            "By default what the nearest collection was made of.",
+            "By default, those of the nearest collection.",
         ),
     ] = None,
     at: Annotated[
@@ -53,7 +53,7 @@ def index(
     ] = False,
     refine: Annotated[
         bool,
-        typer.Option("--refine", help="Then encode images of the fast graph again with the full one, newest first."),
+        typer.Option("--refine", help="Then re-encode images from the fast graph with the full one, newest first."),
     ] = False,
     text: Annotated[
         bool | None,
@@ -61,7 +61,7 @@ def index(
             "--text/--no-text",
             envvar="SIGHTLINE_READ_TEXT",
             show_default=False,
-            help="Read the text in images, once they can be searched. By default if the extra ocr is installed.",
+            help="Read the text in images, once they can be searched. On by default if the ocr extra is installed.",
         ),
     ] = None,
 ) -> None:
@@ -93,7 +93,7 @@ def index(
             )
     except KeyboardInterrupt as interrupted:
         so_far = interrupted.report if isinstance(interrupted, IndexingInterrupted) else None
-        done = so_far if so_far and so_far.counts else "nothing was done yet"
+        done = so_far if so_far and so_far.counts else "nothing has been done yet"
         tell(f"sightline: interrupted; {done}\nProgress is saved; run the same command to continue.")
         raise typer.Exit(130) from None
     print_lines(*report_lines(report, model if model and not _finds_again(model) else None))
@@ -115,9 +115,9 @@ def _read_text(at: Path, is_asked: bool, retry: bool) -> None:
     left = pending(at)
     if not left and not retry:
         return
-    tell(f"Reading the text in {left:,} images; search meanwhile. Press Ctrl-C to stop; the next index continues.")
+    tell(f"Reading the text in {left:,} images; you can search meanwhile. Ctrl-C stops; the next index continues.")
     try:
-        with _answering_ctrl_c(), indexing("read the text of", "loading what reads") as progress:
+        with _answering_ctrl_c(), indexing("read the text of", "loading the text reader") as progress:
             report = read_text_in_images(at, progress, retry=retry)
     except KeyboardInterrupt:
         tell("sightline: interrupted; the text read so far is kept.")
@@ -144,7 +144,7 @@ def _answering_ctrl_c() -> Iterator[None]:
 
     def interrupted(*_: object) -> NoReturn:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        tell_at_once("ending what has begun; Ctrl-C again ends at once")
+        tell_at_once("finishing what has started; press Ctrl-C again to stop at once")
         raise KeyboardInterrupt
 
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # for example, if it is ignored
@@ -168,7 +168,7 @@ def search(
     ] = None,
     image: Annotated[Path | None, typer.Option(metavar="FILE", help="Search by image, alone or with a text.")] = None,
     image_weight: Annotated[
-        float, typer.Option(metavar="W", help="Weight of the image in a query of text and image, 0 to 1.")
+        float, typer.Option(metavar="W", help="Weight of the image in a query with text and image, 0 to 1.")
     ] = 0.5,
     without: Annotated[
         list[str] | None, typer.Option("--not", metavar="TEXT", help="What results should not show. May be repeated.")
@@ -197,16 +197,16 @@ def search(
         float | None, typer.Option(metavar="P", help="Hide results below this relevance (0 to 1).")
     ] = None,
     budget_ms: Annotated[
-        float | None, typer.Option(metavar="N", help="Time limit: rerank as much as fits into N milliseconds.")
+        float | None, typer.Option(metavar="N", help="Time limit: rerank as much as fits in N milliseconds.")
     ] = None,
     duplicates: Annotated[
-        Literal["fold", "show"], typer.Option(help="Show images that look the same as one result, or all of them.")
+        Literal["fold", "show"], typer.Option(help="Fold images that look the same into one result, or show them all.")
     ] = "fold",
     lang: Annotated[
-        str | None, typer.Option(metavar="CODE", help="Language of QUERY, such as de. By default it is recognised.")
+        str | None, typer.Option(metavar="CODE", help="Language of QUERY, such as de. Detected by default.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option(metavar="BUNDLE", help="The model of the collection, if its folder was moved.")
+        str | None, typer.Option(metavar="BUNDLE", help="The collection's model, if its folder was moved.")
     ] = None,
     literal: Annotated[
         bool, typer.Option("--literal", help='Search for phrases such as "last summer" as words, not as filters.')
@@ -295,8 +295,8 @@ def serve(
             help="The collection: its folder or store. Repeat it for several. By default the nearest .sightline.",
         ),
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to serve at. Any but localhost needs a token.")] = ("127.0.0.1"),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve at; 0 for any free port.")] = 8000,
+    host: Annotated[str, typer.Option(help="Address to listen on. Any but localhost needs a token.")] = ("127.0.0.1"),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any free port.")] = 8000,
     token: Annotated[str | None, typer.Option(envvar="SIGHTLINE_TOKEN", help="Token that clients must send.")] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Index changes in the folders while serving.")] = False,
     text: Annotated[
@@ -305,18 +305,20 @@ def serve(
             "--text/--no-text",
             envvar="SIGHTLINE_READ_TEXT",
             show_default=False,
-            help="Read the text in images in the background. By default if the extra ocr is installed.",
+            help="Read the text in images in the background. On by default if the ocr extra is installed.",
         ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(metavar="BUNDLE", help="The model of the collection, if its folder was moved.")
+        str | None, typer.Option(metavar="BUNDLE", help="The collection's model, if its folder was moved.")
     ] = None,
 ) -> None:
     """Serve collections: a search page, and an HTTP API (described at /docs)."""
     try:
         from sightline.server.run import serve as run
     except ImportError as error:
-        raise SightlineError(f"serving needs packages: {error}", "pip install 'sightline-search[serve]'") from error
+        raise SightlineError(
+            f"serving needs more packages: {error}", "pip install 'sightline-search[serve]'"
+        ) from error
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # a service manager's SIGTERM acts like Ctrl-C
     try:
         run(

@@ -88,15 +88,19 @@ def train(
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe. May be repeated.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run. By default runs/NAME, after the recipe.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the run. By default runs/NAME, named after the recipe.")
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume the run in the folder; --set schedule.steps=N extends it.")
     ] = False,
     checkpoint_every: Annotated[
         str | None,
-        typer.Option(metavar="N|Nm", help="Save every N steps or minutes; by default as often as the recipe says."),
+        typer.Option(metavar="N|Nm", help="Save every N steps or minutes; by default, as the recipe says."),
     ] = None,
-    plot: Annotated[bool, typer.Option("--plot", help="Draw the curves of the run into its curves.png.")] = False,
+    plot: Annotated[
+        bool, typer.Option("--plot", help="Plot the training curves to curves.png in the run's folder.")
+    ] = False,
     imports: Annotated[
         list[str] | None,
         typer.Option("--import", metavar="MODULE", help="Import a module, or module:Encoder, first. May be repeated."),
@@ -133,7 +137,7 @@ def train(
         again += ["--out", str(out), "--resume"]
         again += ["--checkpoint-every", checkpoint_every] if checkpoint_every else []
         again += [part for module in imports or () for part in ("--import", module)]
-        tell(f"sightline: interrupted; {saved}\nTo go on: {shlex.join(again)}")
+        tell(f"sightline: interrupted; {saved}\nTo continue: {shlex.join(again)}")
         raise typer.Exit(stop.exit_code) from None
     if speaks:
         print_lines(_what_to_do_with(trained, out / "bundle"))
@@ -157,27 +161,29 @@ def export(
         str, typer.Argument(help="Folder of a checkpoint or of a published model such as CLIP, or hf:NAME.")
     ],
     out: Annotated[Path, typer.Option(help="Folder of the bundle to write.")],
-    quantize: Annotated[Literal["int8"] | None, typer.Option(help="Smaller and faster weights.")] = None,
+    quantize: Annotated[Literal["int8"] | None, typer.Option(help="Make the weights smaller and faster.")] = None,
     four_bits: Annotated[
-        str, typer.Option(metavar="PATTERN", help="With int8: modules whose path matches have four-bit weights.")
+        str, typer.Option(metavar="PATTERN", help="With int8: use four-bit weights in modules whose path matches.")
     ] = "",
     calibrate: Annotated[
         list[str] | None,
         typer.Option(
             metavar="DATA",
-            help="Captions not trained on, to choose the fusion and calibrate scores by; with int8, the image tower "
-            "also takes the ranges of its numbers from them, and is faster.",
+            help="Held-out captions to choose the fusion and calibrate scores; with int8, the image tower also takes "
+            "its activation ranges from them, which makes it faster.",
         ),
     ] = None,
     dim: Annotated[
         int | None,
         typer.Option(min=1, help="Keep the first N dimensions of embeddings, for models trained with matryoshka."),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the bundle. By default that of its folder.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the bundle. By default its folder's name.")] = None,
     push: Annotated[
         str | None, typer.Option(metavar="hf:USER/NAME", help="Upload the bundle to the Hugging Face hub.")
     ] = None,
-    private: Annotated[bool, typer.Option("--private", help="With --push: not public, if it is new.")] = False,
+    private: Annotated[
+        bool, typer.Option("--private", help="With --push: make the repository private, if it is new.")
+    ] = False,
     imports: Annotated[
         list[str] | None,
         typer.Option("--import", metavar="MODULE", help="Import a module, or module:Encoder, first. May be repeated."),
@@ -204,7 +210,7 @@ def export(
             progress=progress,
             on_problem=unreadable.append,
         )
-    tell_unreadable("Cannot be read, and left out", unreadable)
+    tell_unreadable("Left out, cannot be read", unreadable)
     size = sum((out / file).stat().st_size for file in spec.files) / 1e6
     print_lines(f"{out}: {spec.name}, {', '.join(spec.abilities)}, {spec.precision}, {size:.1f} MB")
     if push is not None:

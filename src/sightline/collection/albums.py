@@ -98,7 +98,7 @@ def check_name(name: str) -> str:
     """Strip and validate the name of an album."""
     name = name.strip()
     if not name or len(name) > _LONGEST_NAME or not name.isprintable():
-        raise QueryError(f"{name[:40]!r} cannot be the name of an album", "Use up to 100 letters on one line.")
+        raise QueryError(f"{name[:40]!r} cannot be the name of an album", "Use up to 100 characters on one line.")
     return name
 
 

@@ -241,9 +241,7 @@ class Collection:
         """The item with this id; raises an error if it does not exist."""
         found = self.items([id])
         if id not in found:
-            raise CollectionError(
-                f"{self.at}: no item has the id {id}", "It may have been deleted since: search again."
-            )
+            raise CollectionError(f"{self.at}: no item has the id {id}", "It may have been deleted; search again.")
         return found[id]
 
     def items(self, ids: Sequence[int]) -> dict[int, Item]:

@@ -39,11 +39,11 @@ def check_group(collections: Sequence[Collection]) -> None:
     for other in others:
         if other.kind != first.kind:
             raise CollectionError(
-                f"{other.at}: has {other.kind}, and {first.at} has {first.kind}", "Search them one at a time."
+                f"{other.at}: has {other.kind}, but {first.at} has {first.kind}", "Search them one at a time."
             )
         if other.manifest.sha256 != first.manifest.sha256:
             raise CollectionError(
-                f"{other.at}: indexed with {other.manifest.model}, and {first.at} with {first.manifest.model}",
+                f"{other.at}: indexed with {other.manifest.model}, but {first.at} with {first.manifest.model}",
                 "Search them one at a time, or index them with the same model.",
             )
 

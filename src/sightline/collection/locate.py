@@ -33,16 +33,16 @@ def find_collection(at: str | Path | None = None) -> Path:
             return folder / DEFAULT_FOLDER
     raise CollectionError(
         f"No collection in {here} or any parent folder",
-        "Make one first: sightline index FOLDER. Or give its folder with --at DIR.",
+        "Create one first: sightline index FOLDER. Or specify its folder with --at DIR.",
     )
 
 
 def check_found(at: Path) -> None:
     """Refuse a collection that the user did not name explicitly if it belongs to another user or is a link."""
     if at.is_symlink():
-        raise CollectionError(f"{at}: a link to another folder", f"If you trust it: --at {at.resolve()}")
+        raise CollectionError(f"{at}: a link to another folder", f"If you trust it, use --at {at.resolve()}")
     if at.exists() and not is_own(at):
-        raise CollectionError(f"{at}: belongs to another user", f"If you trust it: --at {at}")
+        raise CollectionError(f"{at}: belongs to another user", f"If you trust it, use --at {at}")
 
 
 def model_for_collection(at: Path | str, manifest: Manifest, model: str | Path | Model | None = None) -> Model:
@@ -61,13 +61,13 @@ def model_for_collection(at: Path | str, manifest: Manifest, model: str | Path |
     if is_local and isinstance(at, Path) and not manifest.is_trusted:
         raise CollectionError(
             f"{at}: indexed with the model {made_by} at {manifest.location}, but not by you on this machine",
-            "If you trust that model, name it: --model FOLDER",
+            "If you trust that model, specify it: --model FOLDER",
         )
     if is_local and (found := model_at(manifest.location, manifest.sha256)):
         return load(found)
     raise CollectionError(
-        f"{at}: indexed with the model {made_by}, which is not at {manifest.location or 'a known place'}",
-        "Give its folder with --model FOLDER, or index again into another folder with --at.",
+        f"{at}: indexed with the model {made_by}, which is not at {manifest.location or 'a known location'}",
+        "Specify its folder with --model FOLDER, or index again into another folder with --at.",
     )
 
 

@@ -21,7 +21,7 @@ DEFAULT_FOLDER = ".sightline"
 
 _LARGEST = 1 << 20
 _NEW = "Index again into another folder with --at."
-_WHERE = "Give the folder of a collection with --at, or make one first: sightline index FOLDER"
+_WHERE = "Specify a collection's folder with --at, or create one first: sightline index FOLDER"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def trusted_store(at: Path, manifest: Manifest) -> str:
     """
     if manifest.store and not manifest.is_trusted:
         raise CollectionError(
-            f"{at}: names the server {manifest.store}, and was not made by you on this machine",
+            f"{at}: names the server {manifest.store}, but was not made by you on this machine",
             f"If you trust that server, open it by its URL: --at {manifest.store}",
         )
     return manifest.store

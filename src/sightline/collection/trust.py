@@ -49,8 +49,8 @@ def check_roots(at: Path, folders: Iterable[Path], url_lists: Iterable[Path], na
     unnamed += [root for root in url_lists if root not in named]
     if unnamed:
         raise CollectionError(
-            f"{at}: refers to {unnamed[0]}, and was not made by you on this machine",
-            f"If that is yours, name it: sightline index --at {at} {unnamed[0]}",
+            f"{at}: refers to {unnamed[0]}, but was not made by you on this machine",
+            f"If it is yours, specify it: sightline index --at {at} {unnamed[0]}",
         )
 
 

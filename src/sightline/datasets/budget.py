@@ -66,7 +66,7 @@ def _cuts(tokens: _Ints, regions: _Ints, budget: int) -> list[int]:
     for number, (length, count) in enumerate(zip(tokens.tolist(), regions.tolist(), strict=True)):
         if length + count > budget:
             raise DataError(
-                f"a caption of {length} tokens with an image of {count} regions does not fit a batch of {budget}",
+                f"a caption of {length} tokens with an image of {count} regions does not fit in a batch of {budget}",
                 "Raise data.batch_tokens.",
             )
         longest, most = max(longest, length), max(most, count)

@@ -26,11 +26,11 @@ def read_coco(path: Path, images: Path | None, report: OnProblem) -> Iterator[Re
         entries = sequence(document.get("images"), "'images'")
         annotations = sequence(document.get("annotations"), "'annotations'")
     except BrokenRecordError as error:
-        raise DataError(f"{path}: {error}", "Give a caption file of COCO's, such as captions_val2014.json.") from error
+        raise DataError(f"{path}: {error}", "Use a COCO caption file, such as captions_val2014.json.") from error
     captions = _captions_by_image(path, annotations, report)
     yield from _records(path, entries, captions, ImageFolder(_candidates(path, images)), report)
     for image in captions:
-        report(Problem(f"{path}:annotations", f"captions of picture {image!r}, which is not among the images"))
+        report(Problem(f"{path}:annotations", f"captions for image {image!r}, which is not among the images"))
 
 
 def _captions_by_image(path: Path, annotations: list[object], report: OnProblem) -> _Captions:

@@ -44,10 +44,10 @@ class CsvHeader:
         try:
             row = next(csv.reader([line], delimiter=self.delimiter))
         except csv.Error as error:
-            raise BrokenRecordError(f"not a line of a table: {error}") from error
+            raise BrokenRecordError(f"not a valid table row: {error}") from error
         if len(row) != self.columns:
             what = "tabs" if self.delimiter == "\t" else "commas"
             raise BrokenRecordError(
-                f"{len(row)} columns where the header has {self.columns}; quote captions with {what}"
+                f"{len(row)} columns, but the header has {self.columns}; quote captions with {what}"
             )
         return row[self.image], row[self.caption]

@@ -69,7 +69,7 @@ def captions_of(fields: Mapping[str, object], place: str, report: OnProblem) -> 
     table = {}
     for language, texts in languages.items():
         if not language.strip():
-            raise BrokenRecordError("a language without a name")
+            raise BrokenRecordError("'captions' has an empty language name")
         listed = [texts] if isinstance(texts, str) else sequence(texts, f"captions in {language!r}")
         if captions := clean_captions(listed, place, report):
             table[language] = captions

@@ -34,9 +34,9 @@ def json_document(path: Path) -> dict[str, object]:
     except OSError as error:
         raise _unreadable(path, error) from error
     except json.JSONDecodeError as error:
-        raise DataError(f"{path}:{error.lineno}: not JSON: {error}", "Fetch or write the file again.") from error
+        raise DataError(f"{path}:{error.lineno}: not JSON: {error}", "Download or create the file again.") from error
     except (BrokenRecordError, RecursionError) as error:
-        raise DataError(f"{path}: {error}", "Fetch or write the file again.") from error
+        raise DataError(f"{path}: {error}", "Download or create the file again.") from error
 
 
 def both_ends(path: Path, size: int) -> tuple[bytes, bytes]:

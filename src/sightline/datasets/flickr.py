@@ -70,7 +70,7 @@ def _captions(path: Path, report: OnProblem) -> Iterator[tuple[str, str]]:
             if spelling is None:
                 spelling = spelling_of(line)
                 if spelling is None:
-                    raise BrokenRecordError("not a line of a Flickr caption file: name.jpg#number<TAB>caption")
+                    raise BrokenRecordError("not a line from a Flickr caption file: name.jpg#number<TAB>caption")
                 if _BARS_HEADER.fullmatch(line) or _table_header(line):
                     continue
             name, text = spelling(line)
@@ -97,5 +97,5 @@ def _splits_beside(path: Path, report: OnProblem) -> dict[str, str]:
         for number, raw in numbered_lines(listing):
             key = key_of(raw.decode(errors="replace").strip())
             if key and splits.setdefault(key, split) != split:
-                report(Problem(f"{listing}:{number}", f"{key!r} is in split {splits[key]!r} as well"))
+                report(Problem(f"{listing}:{number}", f"{key!r} is also in split {splits[key]!r}"))
     return splits

@@ -43,7 +43,7 @@ def recognise(path: str | Path) -> str:
     """The format of the data set at `path`, a key of `READERS`; raises `DataError` for unknown or mixed formats."""
     formats = list(dict.fromkeys(format_of(file) for file in files_of(path)))
     if len(formats) > 1:
-        raise DataError(f"{path}: files of different formats: {', '.join(formats)}", "Read them one by one.")
+        raise DataError(f"{path}: files in different formats: {', '.join(formats)}", "Read them one by one.")
     return formats[0]
 
 
@@ -52,9 +52,9 @@ def format_of(path: Path) -> str:
     found = _format_of_folder(path) if path.is_dir() else _format_of_file(path)
     if found is None:
         raise DataError(
-            f"{path}: not a data set of a known format",
-            "Give WebDataset shards (.tar), JSON lines (.jsonl), a Karpathy or COCO caption file (.json), a Flickr "
-            "caption file, CSV with a header such as image,caption, a store of regions, or a folder of shards, of "
+            f"{path}: not a data set in a known format",
+            "Use WebDataset shards (.tar), JSON lines (.jsonl), a Karpathy or COCO caption file (.json), a Flickr "
+            "caption file, CSV with a header such as image,caption, a region store, or a folder of shards, of "
             "Multi30k's text files, or of images with .txt files or a metadata.jsonl.",
         )
     return found

@@ -62,7 +62,9 @@ def _record(fields: dict[str, object], root: Path, place: str, report: OnProblem
     name = file_name(fields.get("image"), "'image'")
     captions = captions_of(fields, place, report)
     if captions is None:
-        raise BrokenRecordError("neither 'captions' nor 'caption'; an image without any has \"captions\": []")
+        raise BrokenRecordError(
+            "has neither 'captions' nor 'caption'; for an image without any, write \"captions\": []"
+        )
     split = fields.get("split")
     if split is not None and not isinstance(split, str):
         raise BrokenRecordError(f"'split' is {shown(split)}, not text")

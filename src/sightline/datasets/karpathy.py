@@ -22,7 +22,7 @@ def read_karpathy(path: Path, images: Path | None, report: OnProblem) -> Iterato
     try:
         entries = sequence(json_document(path).get("images"), "'images'")
     except BrokenRecordError as error:
-        raise DataError(f"{path}: {error}", "Give a file in Karpathy's layout.") from error
+        raise DataError(f"{path}: {error}", "Use a file in Karpathy's format.") from error
     for number, entry in enumerate(entries):
         place = f"{path}:images[{number}]"
         try:

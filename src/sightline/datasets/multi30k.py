@@ -90,4 +90,4 @@ def _check_parallel(part: SplitFiles) -> None:
     counts = {path: sum(1 for _ in numbered_lines(path)) for path in files}
     if len(set(counts.values())) > 1:
         told = ", ".join(f"{path} has {count}" for path, count in counts.items())
-        raise DataError(f"files that must be parallel differ in their number of lines: {told}", "Fetch them again.")
+        raise DataError(f"files that must be parallel differ in their number of lines: {told}", "Download them again.")

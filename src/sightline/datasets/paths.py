@@ -54,7 +54,7 @@ def _inside(path: Path) -> list[Path]:
     annotations = [entry for entry in annotations if "lemma" not in entry.name]
     if len(annotations) > 1:
         names = ", ".join(entry.name for entry in annotations)
-        raise DataError(f"{path}: holds more than one data set: {names}", f"Name one of them: {annotations[0]}")
+        raise DataError(f"{path}: contains more than one data set: {names}", f"Choose one of them: {annotations[0]}")
     return annotations or [path]
 
 
@@ -91,6 +91,6 @@ def _matches(name: str, given: str | Path) -> list[str]:
     found = sorted(glob.glob(name, recursive=True)) if glob.has_magic(name) else []  # noqa: PTH207
     if not found:
         told = f"{name}: no such file or folder" if not glob.has_magic(name) else f"{name}: no file matches"
-        asked = "" if name == str(given) else f" (asked for: {given})"
+        asked = "" if name == str(given) else f" (requested: {given})"
         raise DataError(told + asked, "Check the spelling, and the folder it is relative to.")
     return found

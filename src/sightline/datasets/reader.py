@@ -100,7 +100,7 @@ def _read(
     """Check the paths eagerly, so that mistakes raise errors early; then read lazily."""
     root = Path(images) if images is not None else None
     if root is not None and not root.is_dir():
-        raise DataError(f"{root}: no such folder of images", "Give the folder that contains the images.")
+        raise DataError(f"{root}: no such image folder", "Specify the folder that contains the images.")
     if str(path).startswith(READER_PREFIX):
         files = [own_reader(str(path))]
     else:
@@ -114,7 +114,7 @@ def own_reader(path: str) -> tuple[Path, Reader]:
     module, _, rest = path.removeprefix(READER_PREFIX).partition(":")
     function, separator, file = rest.partition(":")
     if not separator:
-        raise DataError(f"{path}: not a reader and its file", "Write py:MODULE:FUNCTION:FILE.")
+        raise DataError(f"{path}: does not name a reader and its file", "Use the form py:MODULE:FUNCTION:FILE.")
     return Path(file), find(f"{module}:{function}")
 
 
@@ -142,5 +142,5 @@ def _of_split(records: Iterator[Record], split: str | None, path: str | Path) ->
     if not others:
         raise DataError(f"{path}: no records", "Check that it is the right file and complete.")
     named = ", ".join(sorted(other for other in others if other is not None))
-    there = f"there are: {named}" if named else "its records name no split"
-    raise DataError(f"{path}: no records of split {split!r}; {there}", "Choose another split, or read without one.")
+    there = f"available: {named}" if named else "its records name no split"
+    raise DataError(f"{path}: no records in split {split!r}; {there}", "Choose another split, or read without one.")

@@ -32,7 +32,7 @@ class Record:
         if not captions:
             there = f"has {', '.join(sorted(self.captions))}" if self.captions else "has no captions at all"
             raise DataError(
-                f"record {self.key!r} ({self.image.name}): wanted captions in {language!r}, {there}",
+                f"record {self.key!r} ({self.image.name}): needs captions in {language!r}, but {there}",
                 "Choose one of its languages, or leave out the records that lack this one.",
             )
         return captions
@@ -72,7 +72,7 @@ def captions_in_any(record: Record, languages: str | Sequence[str]) -> tuple[str
     captions = tuple(caption for language in languages for caption in record.captions.get(language, ()))
     if not captions:
         raise DataError(
-            f"record {record.key!r} ({record.image.name}): wanted captions in one of {', '.join(languages)}, "
+            f"record {record.key!r} ({record.image.name}): needs captions in one of {', '.join(languages)}, but "
             f"has {', '.join(sorted(record.captions)) or 'no captions at all'}",
             "Add one of its languages, or leave out the records that lack them.",
         )

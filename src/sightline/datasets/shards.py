@@ -63,13 +63,13 @@ class _Item:
 
     def image(self) -> ImageSource:
         if not is_unicode(self.key):
-            raise BrokenRecordError("the name of the member is not UTF-8")
+            raise BrokenRecordError("the member's name is not UTF-8")
         if self.faults:
             raise BrokenRecordError("; ".join(self.faults))
         if not self.images:
             fields = json_object(self.texts["json"]) if "json" in self.texts else {}
             said = f" (status: {shown(fields['status'])})" if "status" in fields else ""
-            raise BrokenRecordError(f"no image with this key{said}; files of one key must be adjacent")
+            raise BrokenRecordError(f"no image with this key{said}; files with the same key must be adjacent")
         if len(self.images) > 1:
             names = ", ".join(image.name for image in self.images)
             raise BrokenRecordError(f"more than one image has this key: {names}")
@@ -87,7 +87,7 @@ def _items(path: Path, report: OnProblem) -> Iterator[_Item]:
                 tar.members.clear()  # type: ignore[attr-defined]
                 last = f" after {member.name!r}"
                 if member.size < 0:
-                    raise tarfile.ReadError(f"{member.name!r} claims {member.size} bytes")
+                    raise tarfile.ReadError(f"{member.name!r} claims to have {member.size} bytes")
                 named = _MEMBER.fullmatch(member.name)
                 if named is None or member.isdir() or not _matters(named[2]):
                     continue
@@ -112,13 +112,13 @@ def _take(
 ) -> None:
     """Add a member to its item: as a slice if the archive supports it, otherwise as bytes."""
     if not member.isfile() or member.issparse():
-        item.faults.append(f"{member.name} is a link or has holes, not a plain file")
+        item.faults.append(f"{member.name} is a link or a sparse file, not a plain file")
     elif suffix not in _TEXTS and sliced:
         item.images.append(ImageSlice(archive, member.name, member.offset_data, member.size))
     elif member.size > _HELD_LIMIT:
         item.faults.append(f"{member.name} has {member.size} bytes, more than {_HELD_LIMIT}")
     elif suffix in item.texts:
-        item.faults.append(f"{member.name} is there twice")
+        item.faults.append(f"{member.name} occurs twice")
     else:
         stream = tar.extractfile(member)
         data = stream.read() if stream is not None else b""
@@ -137,5 +137,5 @@ def _captions(
         captions = clean_captions([decoded(item.texts["txt"])], place, report)
         return {DEFAULT_LANGUAGE: captions} if captions else {}
     if table is None and fields is not None and "status" not in fields:
-        raise BrokenRecordError(f"neither 'captions' nor 'caption' among its fields ({', '.join(fields) or 'none'})")
+        raise BrokenRecordError(f"has neither 'captions' nor 'caption' (fields: {', '.join(fields) or 'none'})")
     return table or {}

@@ -60,7 +60,7 @@ class RecordStream:
         if not found:
             raise DataError(
                 f"{', '.join(self.paths)}: no captioned images to train on",
-                "Records of other splits than train are left out.",
+                "Records in splits other than train are left out.",
             )
         return found
 

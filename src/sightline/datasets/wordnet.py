@@ -33,7 +33,7 @@ class WordNet:
             index = (folder / "index.noun").read_text(encoding="utf-8").splitlines()
             data = (folder / "data.noun").read_text(encoding="utf-8").splitlines()
         except OSError as error:
-            way_out = "Give a folder with index.noun and data.noun, such as Debian's /usr/share/wordnet (wordnet-base)."
+            way_out = "Use a folder with index.noun and data.noun, such as Debian's /usr/share/wordnet (wordnet-base)."
             raise DataError(f"{folder}: WordNet cannot be read: {error}", way_out) from error
         self._senses = dict(_sense(line) for line in data if not line.startswith("  "))
         self._offsets = dict(_entry(line) for line in index if not line.startswith("  "))

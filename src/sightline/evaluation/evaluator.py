@@ -90,7 +90,7 @@ def evaluate(
         )
     batch_size = usual_batch(model) if batch_size is None else batch_size
     if batch_size < 1:
-        raise EvaluationError(f"the batch size cannot be {batch_size}", "Give at least 1.")
+        raise EvaluationError(f"the batch size cannot be {batch_size}", "Use at least 1.")
     chosen = protocol_named(protocol)
     questions = Questions.of(records, lang, distractors, skip_missing_language, chosen.asks)
     galleries = chosen.galleries(len(questions.images))

@@ -164,8 +164,8 @@ def labels_of(records: Sequence[Record]) -> list[str]:
         raise EvaluationError("there are no images to name")
     if lacking or len(set(found)) < 2:
         raise EvaluationError(
-            f"{lacking[0]} has no label" if lacking else f"all images have one label, {found[0]!r}",
-            'Give images in folders named after what they show, or shards whose JSON has a "label".',
+            f"{lacking[0]} has no label" if lacking else f"all images have the same label, {found[0]!r}",
+            'Use images in folders named after what they show, or shards whose JSON has a "label".',
         )
     return found
 
@@ -173,6 +173,6 @@ def labels_of(records: Sequence[Record]) -> list[str]:
 def _check_prompts(prompts: Sequence[str]) -> None:
     for prompt in prompts:
         if prompt.count("{}") != 1:
-            raise EvaluationError(f"a prompt cannot be {prompt!r}", "Put {} where the label goes, once.")
+            raise EvaluationError(f"invalid prompt: {prompt!r}", "Put {} once, where the label goes.")
     if not prompts:
-        raise EvaluationError("no prompts", 'Give at least one, such as "a photo of a {}."')
+        raise EvaluationError("no prompts", 'Add at least one, such as "a photo of a {}."')

@@ -35,8 +35,8 @@ class Protocol:
         """The image indices of every gallery; the images of each are consecutive, as in the published splits."""
         if self.images is not None and images != self.images:
             raise EvaluationError(
-                f"protocol {self.name} is for {self.images:,} images; these are {images:,}",
-                "Give it the whole COCO test split of Karpathy, or choose protocol karpathy: all images, one gallery.",
+                f"protocol {self.name} needs {self.images:,} images, but there are {images:,}",
+                "Use Karpathy's whole COCO test split, or choose protocol karpathy: all images, one gallery.",
             )
         return np.array_split(np.arange(images), self.folds)
 

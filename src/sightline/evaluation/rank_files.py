@@ -73,7 +73,7 @@ def _in_rank(results: list[str], right: Sequence[str], rank: float) -> tuple[str
 def check_ranks_file(path: Path) -> None:
     """Reject a file name whose suffix is not that of a known format."""
     if path.suffix.lower() not in (".csv", *_TREC):
-        raise EvaluationError(f"{path}: unknown format of ranks", "Give a name that ends in .csv, .run or .trec.")
+        raise EvaluationError(f"{path}: unknown file format for ranks", "Use a name that ends in .csv, .run or .trec.")
 
 
 def write_ranks(found: Evaluation, path: Path) -> list[Path]:

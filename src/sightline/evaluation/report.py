@@ -76,7 +76,7 @@ def compare(results: Sequence[Mapping[str, Any]]) -> str:
     column is bold. A missing number is an error, not a blank cell.
     """
     if not results:
-        raise EvaluationError("no results to compare", "Give at least one result file of `sightline eval --json`.")
+        raise EvaluationError("no results to compare", "Pass at least one result file from `sightline eval --json`.")
     heads = ["model", "stages", "data", "images", *_COLUMNS, "rSum"]
     numbers = [_numbers(result) for result in results]
     rows = []
@@ -112,7 +112,7 @@ def _numbers(result: Mapping[str, Any]) -> list[float]:
     except (KeyError, TypeError, ValueError) as error:
         raise EvaluationError(
             f"the result of {result.get('model', 'an unnamed model')} is incomplete: {error!r}",
-            "Make it again with `sightline eval --json`.",
+            "Create it again with `sightline eval --json`.",
         ) from error
 
 

@@ -108,7 +108,9 @@ def _hits(ranks: Ranks) -> Float64Array:
 def _gain(ranks_a: Ranks, ranks_b: Ranks) -> Float64Array:
     """The hits of system b minus those of a: [queries, cutoffs]."""
     if len(ranks_a) != len(ranks_b):
-        raise EvaluationError(f"{len(ranks_a)} and {len(ranks_b)} ranks", "Compare two systems on the same queries.")
+        raise EvaluationError(
+            f"cannot compare {len(ranks_a)} ranks with {len(ranks_b)}", "Compare two systems on the same queries."
+        )
     return _hits(ranks_b) - _hits(ranks_a)
 
 

@@ -86,8 +86,8 @@ def _of_split(records: Sequence[Record], split: str) -> list[Record]:
     if not 0 < len(found) < len(records):
         raise DataError(
             f"protocol full needs split {split!r} and others, but {'all' if found else 'none'} of {len(records)} "
-            f"records are of it",
-            "Give the data of all splits: train, val and test.",
+            f"records are in it",
+            "Use the data of all splits: train, val and test.",
         )
     return found
 
@@ -136,7 +136,7 @@ def command_translator(command: str) -> Translator:
             reason = said[-1] if said else "no message"
             raise EvaluationError(f"{name} failed with exit code {error.returncode}: {reason}") from error
         except UnicodeDecodeError as error:
-            raise EvaluationError(f"{name} does not write UTF-8: {error}") from error
+            raise EvaluationError(f"{name} did not write UTF-8: {error}") from error
 
     translate.__name__ = command
     return translate

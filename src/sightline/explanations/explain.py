@@ -105,7 +105,7 @@ def explain(text: str, encoded: Encoded, model: Model, image: Encoded, encoder: 
     """
     found, grid = _cosines(encoded, model, image), (encoder or model).grid
     if found is None or grid is None:
-        raise ModelError(f"{model.name} does not distinguish the parts of an image", "Search with another model.")
+        raise ModelError(f"{model.name} does not distinguish the parts of an image", "Use another model.")
     rows, columns = grid
     if found.shape[1] < rows * columns:
         raise ModelError(f"{model.name} has a grid of {rows} x {columns}, but the image has {found.shape[1]} parts")
@@ -181,7 +181,7 @@ def explain_codes(text: str, image: ImageSource, model: Model) -> CodesExplained
     """Compute what a model's codes attend to in a text and an image; attention to a word is the sum over its tokens."""
     if not isinstance(model, HasCodes):
         raise ModelError(
-            f"{model.name} does not report what its codes attend to", "Give the checkpoint that it was exported from."
+            f"{model.name} does not report what its codes attend to", "Use the checkpoint that it was exported from."
         )
     check_readable(text)
     words = _words(text, model.tokenizer)
@@ -216,7 +216,7 @@ def seen_box(preprocess: Preprocess, width: int, height: int) -> Box:
 def _words(text: str, tokenizer: Tokenizer) -> list[Word]:
     words = tokenizer.words(text)
     if not words:
-        raise QueryError("the query has no words to explain", "Give some words.")
+        raise QueryError("the query has no words to explain", "Add some words.")
     return words
 
 

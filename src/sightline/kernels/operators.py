@@ -16,7 +16,7 @@ from sightline.errors import UnknownOperatorError
 
 Attributes = Mapping[str, Any]
 Outputs = Tensor | tuple[Tensor, ...]
-ON_PROCESSORS = "Leave it to ONNX Runtime on the processors: SIGHTLINE_DEVICE=cpu."
+ON_PROCESSORS = "Run it with ONNX Runtime on the CPU: SIGHTLINE_DEVICE=cpu."
 _ALIGNED = 8  # elements that rows of a mask are aligned to
 _TYPES = {1: torch.float32, 6: torch.int32, 7: torch.int64, 9: torch.bool}  # as ONNX numbers them
 

@@ -164,12 +164,14 @@ class Scan:
             self._allowed.fill_(True)
         elif (given := torch.as_tensor(allowed)).dtype == torch.bool:
             if len(given) > self._count:
-                raise ModelError(f"a mask of {len(given)} for {self._count} rows")
+                raise ModelError(f"the mask has {len(given)} values for {self._count} rows")
             self._allowed[: len(given)].copy_(given)
             self._allowed[len(given) :] = False
         else:
             if len(given) and not 0 <= int(given[0]) <= int(given[-1]) < self._count:
-                raise ModelError(f"rows {int(given[0])} to {int(given[-1])} of {self._count}")
+                raise ModelError(
+                    f"rows {int(given[0])} to {int(given[-1])} were requested, but there are {self._count}"
+                )
             self._allowed.fill_(False).index_fill_(0, given.to(self._device), True)
         self._allows = allowed
 

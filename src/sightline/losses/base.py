@@ -161,12 +161,12 @@ class Loss(nn.Module, ABC):
 def check_scores(loss: str, on: str) -> frozenset[Field]:
     """Validate how a loss compares texts and images; returns the field that it needs."""
     if on not in get_args(Scores):
-        raise ModelError(f"{loss} on cannot be {on!r}", f"Give one of {', '.join(get_args(Scores))}.")
+        raise ModelError(f"{loss}.on cannot be {on!r}", f"Choose one of {', '.join(get_args(Scores))}.")
     return frozenset({on})  # type: ignore[arg-type]
 
 
 def check_chunk(chunk: int) -> int:
     """Reject a negative number of pairs."""
     if chunk < 0:
-        raise ModelError(f"chunk cannot be {chunk}", "Give a number of pairs, or 0 for all at once.")
+        raise ModelError(f"chunk cannot be {chunk}", "Use a number of pairs, or 0 for all at once.")
     return chunk

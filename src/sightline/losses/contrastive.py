@@ -67,16 +67,16 @@ class Contrastive(Loss):
         temperature = 0.07 if temperature is None else temperature
         if temperature <= 0 or max_scale <= 0:
             raise ModelError(
-                f"contrastive temperature {temperature} with scale up to {max_scale}", "Both must be above 0."
+                f"contrastive.temperature cannot be {temperature} with max_scale {max_scale}", "Both must be above 0."
             )
         if 1 / temperature > max_scale * (1 + 1e-6):
             raise ModelError(
-                f"contrastive temperature {temperature} is a scale of {1 / temperature:.4g}, above {max_scale}",
-                f"Give a temperature of at least {1 / max_scale:.4g}, or a larger max_scale.",
+                f"contrastive.temperature {temperature} means a scale of {1 / temperature:.4g}, above {max_scale}",
+                f"Use a temperature of at least {1 / max_scale:.4g}, or a larger max_scale.",
             )
         if not 0 <= label_smoothing < 1:
             raise ModelError(
-                f"contrastive label_smoothing cannot be {label_smoothing}", "Give a fraction of at least 0 and below 1."
+                f"contrastive.label_smoothing cannot be {label_smoothing}", "Use a fraction of at least 0 and below 1."
             )
         self.on = on
         self.needs = check_scores("contrastive", on)

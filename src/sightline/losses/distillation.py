@@ -62,10 +62,11 @@ class Distill(Loss):
         super().__init__()
         self.needs = check_scores("distill", on)
         if over not in get_args(Over):
-            raise ModelError(f"distill over cannot be {over!r}", f"Give one of {', '.join(get_args(Over))}.")
+            raise ModelError(f"distill.over cannot be {over!r}", f"Choose one of {', '.join(get_args(Over))}.")
         if teacher_temperature <= 0 or student_temperature <= 0:
             raise ModelError(
-                f"distill temperatures {teacher_temperature} and {student_temperature}", "Both must be above 0."
+                f"distill temperatures cannot be {teacher_temperature} and {student_temperature}",
+                "Both must be above 0.",
             )
         self.on = on
         self.teacher_temperature = teacher_temperature

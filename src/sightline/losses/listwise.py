@@ -55,11 +55,13 @@ class Listwise(Loss):
     ) -> None:
         super().__init__()
         if min(cosine, texts) < 0:
-            raise ModelError(f"listwise cosine {cosine}, texts {texts}", "Give numbers of at least 0.")
+            raise ModelError(
+                f"listwise.cosine and listwise.texts cannot be {cosine} and {texts}", "Both must be at least 0."
+            )
         if negatives < 1:
-            raise ModelError(f"listwise negatives cannot be {negatives}", "Give at least 1.")
+            raise ModelError(f"listwise.negatives cannot be {negatives}", "Use at least 1.")
         if temperature <= 0:
-            raise ModelError(f"listwise temperature cannot be {temperature}", "Give a number above 0.")
+            raise ModelError(f"listwise.temperature cannot be {temperature}", "Use a number above 0.")
         self.negatives = negatives
         self.temperature = temperature
         self.chunk = check_chunk(chunk)

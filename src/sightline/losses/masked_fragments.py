@@ -80,12 +80,12 @@ class MaskedFragments(Loss):
         super().__init__()
         if target not in get_args(MaskTarget):
             raise ModelError(
-                f"masked_fragments target cannot be {target!r}", f"Give one of {', '.join(get_args(MaskTarget))}."
+                f"masked_fragments.target cannot be {target!r}", f"Choose one of {', '.join(get_args(MaskTarget))}."
             )
         if classes < 2 or temperature <= 0:
             raise ModelError(
-                f"masked_fragments of {classes} classes at temperature {temperature}",
-                "Give at least 2 classes, and a temperature above 0.",
+                f"masked_fragments cannot have {classes} classes at temperature {temperature}",
+                "Use at least 2 classes, and a temperature above 0.",
             )
         self.needs = frozenset({"pooled"}) if fused else frozenset()
         self.target = target
@@ -112,8 +112,8 @@ class MaskedFragments(Loss):
         """Compute the classes: clusters of features [fragments, width]."""
         if len(features) < self.classes:
             raise ModelError(
-                f"{self.classes} classes cannot be told apart by {len(features)} fragments",
-                "Give fewer classes, or more training images.",
+                f"cannot form {self.classes} classes from {len(features)} fragments",
+                "Use fewer classes, or more training images.",
             )
         self.middle.copy_(features.mean(0))
         around = features - self.middle

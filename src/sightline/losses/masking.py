@@ -17,7 +17,7 @@ def check_share(loss: str, share: float) -> float:
     """Reject a fraction that is not above 0 and at most 1."""
     if not 0 < share <= 1:
         raise ModelError(
-            f"{loss} share cannot be {share}", "Give the fraction of an item to hide, above 0 and at most 1."
+            f"{loss}.share cannot be {share}", "Use the fraction of an item to hide, above 0 and at most 1."
         )
     return share
 
@@ -25,7 +25,7 @@ def check_share(loss: str, share: float) -> float:
 def own_inputs(loss: str, pairs: Pairs) -> Inputs:
     """The inputs of a batch; raises an error if it has none."""
     if pairs.inputs is None:
-        raise ModelError(f"{loss} hides parts of texts and images and needs them", "Give Pairs inputs.")
+        raise ModelError(f"{loss} hides parts of texts and images, so it needs them", "Set inputs in Pairs.")
     return pairs.inputs
 
 

@@ -21,7 +21,7 @@ def match_logits(pairs: Pairs, model: Retriever, texts: Tensor, images: Tensor, 
     """
     text_states, image_states = pairs.texts.states, pairs.images.states
     if text_states is None or image_states is None:
-        raise ModelError("matching needs states to match, and this model has none", "Build it with a matcher.")
+        raise ModelError("matching needs states to match, but this model has none", "Build it with a matcher.")
     if not len(texts):
         return full(text_states[:0].sum() + image_states[:0].sum()).expand(0)
 
@@ -103,14 +103,15 @@ class Matching(Loss):
         super().__init__()
         if negatives not in get_args(MatchNegatives):
             raise ModelError(
-                f"matching negatives cannot be {negatives!r}", f"Give one of {', '.join(get_args(MatchNegatives))}."
+                f"matching.negatives cannot be {negatives!r}", f"Choose one of {', '.join(get_args(MatchNegatives))}."
             )
         if per_positive not in get_args(PerPositive):
             raise ModelError(
-                f"matching per_positive cannot be {per_positive!r}", f"Give one of {', '.join(get_args(PerPositive))}."
+                f"matching.per_positive cannot be {per_positive!r}",
+                f"Choose one of {', '.join(get_args(PerPositive))}.",
             )
         if temperature <= 0:
-            raise ModelError(f"matching temperature cannot be {temperature}", "Give a number above 0.")
+            raise ModelError(f"matching.temperature cannot be {temperature}", "Use a number above 0.")
         self.negatives = negatives
         self.per_positive = per_positive
         self.temperature = temperature

@@ -41,7 +41,7 @@ class Matryoshka(Contrastive):
     ) -> None:
         super().__init__(temperature, learn_temperature, max_scale, label_smoothing)
         if not dims or min(dims) < 1 or len(set(dims)) < len(dims):
-            raise ModelError(f"matryoshka dims cannot be {list(dims)}", "Give distinct lengths of at least 1.")
+            raise ModelError(f"matryoshka.dims cannot be {list(dims)}", "Use distinct lengths of at least 1.")
         self.dims = dims
 
     def fit(self, model: Retriever) -> None:
@@ -49,8 +49,8 @@ class Matryoshka(Contrastive):
         super().fit(model)
         if max(self.dims) >= model.embedding_dim:
             raise ModelError(
-                f"matryoshka dims up to {max(self.dims)}, but embeddings have {model.embedding_dim} dimensions",
-                "Give shorter ones.",
+                f"matryoshka.dims goes up to {max(self.dims)}, but embeddings have {model.embedding_dim} dimensions",
+                "Use shorter ones.",
             )
 
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:

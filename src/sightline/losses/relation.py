@@ -80,18 +80,18 @@ class Relation(Loss):
     ) -> None:
         super().__init__()
         if mechanism not in MECHANISMS:
-            raise ModelError(f"relation mechanism cannot be {mechanism!r}", f"Give one of {', '.join(MECHANISMS)}.")
+            raise ModelError(f"relation.mechanism cannot be {mechanism!r}", f"Choose one of {', '.join(MECHANISMS)}.")
         if among not in get_args(Among):
-            raise ModelError(f"relation among cannot be {among!r}", f"Give one of {', '.join(get_args(Among))}.")
+            raise ModelError(f"relation.among cannot be {among!r}", f"Choose one of {', '.join(get_args(Among))}.")
         if not 0 < connected <= 1:
             raise ModelError(
-                f"relation connected cannot be {connected}", "Give a fraction of the batch, above 0 and at most 1."
+                f"relation.connected cannot be {connected}", "Use a fraction of the batch, above 0 and at most 1."
             )
         if min(matches, layers) < 1 or min(relevance, regularisation, chunk) < 0:
             raise ModelError(
-                f"relation with matches {matches}, layers {layers}, relevance {relevance}, "
+                f"relation cannot have matches {matches}, layers {layers}, relevance {relevance}, "
                 f"regularisation {regularisation} and chunk {chunk}",
-                "Give at least one match and one layer, and at least 0 for the others.",
+                "Use at least one match and one layer, and at least 0 for the others.",
             )
         self.mechanism, self.among, self.consistent = mechanism, among, consistent
         self.layers, self.heads, self.dropout = layers, heads, dropout

@@ -69,22 +69,22 @@ class Triplet(Loss):
         super().__init__()
         if negatives not in get_args(TripletNegatives):
             raise ModelError(
-                f"triplet negatives cannot be {negatives!r}", f"Give one of {', '.join(get_args(TripletNegatives))}."
+                f"triplet.negatives cannot be {negatives!r}", f"Choose one of {', '.join(get_args(TripletNegatives))}."
             )
         if reduction not in get_args(Reduction):
             raise ModelError(
-                f"triplet reduction cannot be {reduction!r}", f"Give one of {', '.join(get_args(Reduction))}."
+                f"triplet.reduction cannot be {reduction!r}", f"Choose one of {', '.join(get_args(Reduction))}."
             )
         if not 0 < nearest < farthest <= 2:
             raise ModelError(
-                f"triplet distances from {nearest} to {farthest}",
-                "Unit vectors are 0 to 2 apart: give 0 < nearest < farthest <= 2.",
+                f"triplet distances cannot be from {nearest} to {farthest}",
+                "Unit vectors are 0 to 2 apart: set 0 < nearest < farthest <= 2.",
             )
         self.needs = check_scores("triplet", on)
         if on == "fragments" and negatives == "distance":
             raise ModelError(
-                'triplet on "fragments" with negatives by "distance"',
-                'Only single vectors are a distance apart: give other negatives, or on = "embedding".',
+                'triplet: on = "fragments" cannot be combined with negatives = "distance"',
+                'Only single vectors have distances: choose other negatives, or on = "embedding".',
             )
         self.on = on
         self.margin = margin

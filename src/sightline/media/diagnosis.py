@@ -6,7 +6,7 @@ from sightline.errors import MediaError
 from sightline.media.file_types import FileType
 from sightline.media.limits import too_many_pixels
 
-COPY_AGAIN = "Copy or download it again from where it came from."
+COPY_AGAIN = "Copy or download it again from its source."
 CONVERT = "Save it as JPEG or PNG, or leave it out."
 
 # Parts of the messages that decoders raise when a file ends too early.

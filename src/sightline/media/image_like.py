@@ -36,7 +36,7 @@ def image_source(image: ImageLike) -> ImageSource:
         return _encoded(ImageOps.exif_transpose(image))
     if not hasattr(image, "read") or not hasattr(image, "name"):
         raise MediaError(
-            "the image", f"is a {type(image).__name__}", "Give a path, bytes, a PIL image or an array of uint8."
+            "the image", f"is a {type(image).__name__}", "Pass a path, bytes, a PIL image or an array of uint8."
         )
     return image
 
@@ -45,7 +45,7 @@ def _from_array(array: npt.NDArray[Any]) -> Image.Image:
     is_grey, is_colour = array.ndim == 2, array.ndim == 3 and array.shape[-1] in (3, 4)
     if array.dtype != np.uint8 or not (is_grey or is_colour) or not array.size:
         raise MediaError(
-            "the image", f"is an array of {array.dtype} {list(array.shape)}", "Give uint8 [height, width, 3]."
+            "the image", f"is an array of {array.dtype} {list(array.shape)}", "Pass uint8 [height, width, 3]."
         )
     return Image.fromarray(array)
 

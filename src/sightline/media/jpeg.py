@@ -22,5 +22,5 @@ def image_to_jpeg(image: Image.Image, name: str, quality: int, side: int | None 
     try:
         image.save(made, "JPEG", quality=quality)
     except (OSError, ValueError) as error:
-        raise MediaError(name, f"cannot be made a JPEG ({error})") from error
+        raise MediaError(name, f"cannot be converted to JPEG ({error})") from error
     return made.getvalue()

@@ -84,7 +84,7 @@ def read_exif(source: ImageSource) -> Image.Exif:
 def open_framed(source: ImageSource, at_least: int | None, max_pixels: int) -> FramedImage:
     """Open an image like `open_image`; also returns its full size, and the box within the pixels that it fills."""
     if at_least is not None and at_least < 1:
-        raise ValueError(f"at_least={at_least}: give a number of pixels, or None for full size")
+        raise ValueError(f"at_least={at_least}: use a number of pixels, or None for full size")
     original = _bytes_of(source)
     data, kind = _pillow_bytes(source.name, original, max_pixels)
     decoder = _decoder(source.name, kind)

@@ -52,23 +52,23 @@ class Preprocess:
     def __post_init__(self) -> None:
         if isinstance(self.size, bool) or not isinstance(self.size, int) or not 1 <= self.size <= _LARGEST_SIZE:
             raise ModelError(
-                f"image size cannot be {self.size!r}", f"Give a whole number of pixels from 1 to {_LARGEST_SIZE}."
+                f"image size cannot be {self.size!r}", f"Use a whole number of pixels from 1 to {_LARGEST_SIZE}."
             )
         if self.resize not in _RULES:
-            raise ModelError(f"image resize rule cannot be {self.resize!r}", f"Give one of {', '.join(_RULES)}.")
+            raise ModelError(f"image resize rule cannot be {self.resize!r}", f"Choose one of {', '.join(_RULES)}.")
         if self.interpolation not in _FILTERS:
             raise ModelError(
-                f"image interpolation cannot be {self.interpolation!r}", f"Give one of {', '.join(_FILTERS)}."
+                f"image interpolation cannot be {self.interpolation!r}", f"Choose one of {', '.join(_FILTERS)}."
             )
         if self.short is not None and (self.resize != "crop" or self.short < self.size):
             raise ModelError(
-                f"a short side of {self.short} pixels with the resize rule {self.resize} to {self.size}",
-                "Give a short side only with resize rule crop, and larger than the size.",
+                f"image short side cannot be {self.short} pixels with resize rule {self.resize} and size {self.size}",
+                "Set a short side only with resize rule crop, and larger than the size.",
             )
         if self.decode_at_least is not None and self.decode_at_least < (self.short or self.size):
             raise ModelError(
-                f"decoding to {self.decode_at_least} pixels for an image of {self.short or self.size}",
-                "Give at least as many pixels as the image has after resizing.",
+                f"decode_at_least cannot be {self.decode_at_least} for an image of {self.short or self.size} pixels",
+                "Use at least as many pixels as the image has after resizing.",
             )
         object.__setattr__(self, "mean", _colour("mean", self.mean, positive=False))
         object.__setattr__(self, "std", _colour("std", self.std, positive=True))
@@ -79,9 +79,11 @@ def _colour(field: str, values: object, *, positive: bool) -> Colour:
     try:
         red, green, blue = (float(value) for value in values)  # type: ignore[attr-defined]
     except (TypeError, ValueError) as error:
-        raise ModelError(f"image {field} {values!r}", "Give three numbers: red, green and blue.") from error
+        raise ModelError(f"image {field} cannot be {values!r}", "Use three numbers: red, green and blue.") from error
     if not all(math.isfinite(value) and (value > 0 or not positive) for value in (red, green, blue)):
-        raise ModelError(f"image {field} {values!r}", f"Give three {'positive ' if positive else ''}finite numbers.")
+        raise ModelError(
+            f"image {field} cannot be {values!r}", f"Use three {'positive ' if positive else ''}finite numbers."
+        )
     return red, green, blue
 
 
@@ -133,7 +135,9 @@ def normalise(pixels: npt.NDArray[np.uint8], preprocess: Preprocess) -> npt.NDAr
     The channels are transposed as bytes, which takes a quarter of the memory traffic of floats.
     """
     if pixels.dtype != np.uint8 or pixels.ndim < 3 or pixels.shape[-1] != 3:
-        raise ModelError(f"pixels of type {pixels.dtype} and shape {pixels.shape}", "Give uint8 [..., size, size, 3].")
+        raise ModelError(
+            f"pixels have type {pixels.dtype} and shape {pixels.shape}", "Pass uint8 [..., size, size, 3]."
+        )
     scale, offset = _scale_and_offset(preprocess.mean, preprocess.std)
     planes = np.ascontiguousarray(np.moveaxis(pixels, -1, -3)).astype(np.float32)
     planes *= scale

@@ -36,9 +36,9 @@ class RegionConfig:
 
     def __post_init__(self) -> None:
         if self.feature_dim < 1:
-            raise ModelError(f"feature_dim is {self.feature_dim}", "Give a number of at least 1.")
+            raise ModelError(f"feature_dim is {self.feature_dim}", "Use a number of at least 1.")
         if self.box_dim not in BOX_DIMS:
-            raise ModelError(f"box_dim is {self.box_dim}", "Give 6, 7, or 0 for no boxes.")
+            raise ModelError(f"box_dim is {self.box_dim}", "Use 6, 7, or 0 for no boxes.")
 
     @property
     def width(self) -> int:
@@ -71,13 +71,13 @@ def to_regions(source: ImageSource, config: RegionConfig) -> Float32Array:
     if stored.shape[1] not in (dim, dim + CORNERS):
         raise MediaError(
             source.name,
-            f"has regions of {stored.shape[1]} numbers, boxes among them if it has any, and the model reads {dim}, or "
+            f"has regions of {stored.shape[1]} numbers, including any boxes, but the model expects {dim}, or "
             f"{dim + CORNERS} with boxes",
-            "Give regions of the detector that the model was trained with.",
+            "Use regions from the detector that the model was trained with.",
         )
     if config.box_dim and stored.shape[1] == dim:
-        way_out = "Give regions with boxes, or train a model without them: model.regions.box_dim = 0."
-        raise MediaError(source.name, "has regions without boxes, and the model reads boxes", way_out)
+        way_out = "Use regions with boxes, or train a model without them: model.regions.box_dim = 0."
+        raise MediaError(source.name, "has regions without boxes, but the model expects boxes", way_out)
     return np.concatenate([stored[:, :dim], box_numbers(stored[:, dim:], config.box_dim)], axis=1)
 
 
@@ -86,11 +86,11 @@ def _array(source: ImageSource) -> Float32Array:
     kind = detect_type(data)
     if kind is not ARRAY:
         way_out = "Detect regions first: sightline regions IMAGES --detector MODEL --out STORE"
-        raise MediaError(source.name, f"is {kind.says}, and this model reads regions", way_out)
+        raise MediaError(source.name, f"is {kind.says}, but this model reads regions", way_out)
     try:
         array = np.load(io.BytesIO(data), allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
-        raise MediaError(source.name, f"is a damaged array: {error}", "Make it again.") from error
+        raise MediaError(source.name, f"is a damaged array: {error}", "Create it again.") from error
     if array.ndim != 2 or array.dtype != np.float32 or not len(array) or not np.isfinite(array).all():
         raise MediaError(source.name, f"is an array {array.shape} of {array.dtype}, not regions")
     return array  # type: ignore[no-any-return]

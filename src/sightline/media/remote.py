@@ -154,7 +154,7 @@ def _storage(url: str) -> tuple[Any, str]:
         raise MediaError(
             url,
             f"reading {scheme}:// needs a package: {error}",
-            "pip install 'sightline-search[scale]', and what it names.",
+            "pip install 'sightline-search[scale]', and the package it names.",
         ) from error
 
 

@@ -37,7 +37,7 @@ def find_images(
         identity = _identity(folder)
         entries = _visible(folder)
     except OSError as error:
-        raise _unlisted(folder, error, "Give a folder that exists and that you may read.") from error
+        raise _unlisted(folder, error, "Use a folder that exists and that you can read.") from error
     return _walk((entries, ignore), {identity}, suffixes, problems or _log_problem, other)
 
 

@@ -233,7 +233,7 @@ def _opened(path: Path, name: str, max_pixels: int) -> Iterator[_Video]:
         with open_regular(path) as file:
             kind = video_type(file.read(HEAD_BYTES))
             if kind is None:
-                raise MediaError(name, "is not a video of a known kind", COPY_AGAIN)
+                raise MediaError(name, "is not a known kind of video", COPY_AGAIN)
             file.seek(0)
             options = {"max_pixels": str(max_pixels)}
             with av.open(

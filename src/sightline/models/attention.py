@@ -18,9 +18,11 @@ class Attending(nn.Module):
     def __init__(self, dim: int, heads: int, dropout: float) -> None:
         super().__init__()
         if heads < 1 or dim % heads:
-            raise ModelError(f"{heads} heads over {dim} dimensions", "Give a number of heads that divides them.")
+            raise ModelError(
+                f"{dim} dimensions cannot be split into {heads} heads", "Use a number of heads that divides them."
+            )
         if not 0 <= dropout < 1:
-            raise ModelError(f"dropout cannot be {dropout}", "Give a fraction of at least 0 and below 1.")
+            raise ModelError(f"dropout cannot be {dropout}", "Use a fraction of at least 0 and below 1.")
         self.heads = heads
         self.query, self.key, self.value, self.out = (nn.Linear(dim, dim) for _ in range(4))
         self.dropout = nn.Dropout(dropout)

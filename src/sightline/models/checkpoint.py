@@ -101,7 +101,7 @@ def load(folder: str | Path, add: Mapping[str, Any] | None = None) -> tuple[AnyR
         raise ModelError(f"{path}: cannot be read: {error}") from error
     kinds = (*KINDS, published_checkpoint.KIND)
     if not isinstance(description, dict) or description.get("format") != FORMAT or description.get("kind") not in kinds:
-        raise ModelError(f"{path}: not a checkpoint of format {FORMAT}", "Update Sightline, or train the model again.")
+        raise ModelError(f"{path}: not a checkpoint in format {FORMAT}", "Update Sightline, or train the model again.")
     if description["kind"] == published_checkpoint.KIND:
         if add:
             raise ModelError(f"{folder}: a published model, to which nothing can be added", "Leave out model.add.")
@@ -130,17 +130,17 @@ def load(folder: str | Path, add: Mapping[str, Any] | None = None) -> tuple[AnyR
 def _not_one(folder: Path) -> ModelError:
     """The error for a folder that is not a checkpoint; suggests the folder that was probably meant."""
     if not folder.is_dir():
-        return ModelError(f"{folder}: no such folder", "Give the folder of a checkpoint, such as runs/NAME/best.")
+        return ModelError(f"{folder}: no such folder", "Use the folder of a checkpoint, such as runs/NAME/best.")
     best = folder / BEST_FOLDER
     if (best / CHECKPOINT_FILE).is_file():
-        return ModelError(f"{folder}: a training run, not a checkpoint", f"Give its best checkpoint: {best}")
+        return ModelError(f"{folder}: a training run, not a checkpoint", f"Use its best checkpoint: {best}")
     if (folder / SPEC_FILE).is_file():
         return ModelError(
             f"{folder}: a bundle, not a checkpoint",
-            "A bundle cannot be trained: give the checkpoint it was exported from.",
+            "A bundle cannot be trained: use the checkpoint it was exported from.",
         )
     return ModelError(
-        f"{folder}: not a checkpoint: it has no {CHECKPOINT_FILE}", "Give the folder of one, such as runs/NAME/best."
+        f"{folder}: not a checkpoint: it has no {CHECKPOINT_FILE}", "Use the folder of one, such as runs/NAME/best."
     )
 
 

@@ -23,7 +23,7 @@ def code_attention(retriever: Retriever, tokens: Tokens, pixels: Tensor) -> Code
     tokens: those of one text, [1, n]; pixels: those of one image, [1, 3, size, size].
     """
     if not isinstance(retriever, DualStream | SingleStream) or not retriever.config.codes:
-        raise ModelError("this model has no codes", "Train one that has: recipes/inflate-codes.toml.")
+        raise ModelError("this model has no codes", "Train one that has them: recipes/inflate-codes.toml.")
     if retriever.image is None:
         raise ModelError(
             "the image fragments of this model do not form a grid, so there is nowhere to show its attention"
@@ -66,7 +66,7 @@ def _image_encoder(retriever: DualStream | SingleStream) -> PreTrainedModel:
         return retriever.transformer.encoder
     if retriever.image_reader is not None:
         return retriever.image_reader.tower.encoder
-    assert retriever.image is not None, "a model of two towers has codes only where it has an image tower"
+    assert retriever.image is not None, "a two-tower model has codes only if it has an image tower"
     return retriever.image.encoder
 
 

@@ -83,7 +83,7 @@ class DualStreamConfig:
         if (self.image is None) == (self.regions is None):
             raise ModelError("a two-tower model needs either an image tower or regions, not both")
         if self.image is not None and self.preprocess is None:
-            raise ModelError("an image tower needs the size of its images", "Give preprocess.")
+            raise ModelError("an image tower needs the size of its images", "Set preprocess.")
         if self.regions is not None:
             self._check_regions()
         if self.matcher == "shared" and self.matcher_reads == "states":
@@ -96,33 +96,33 @@ class DualStreamConfig:
             )
         if self.matcher == "aligned" and (self.matcher_reads != "states" or self.codes):
             raise ModelError(
-                "an aligned matcher compares what the text tower made of the words, without codes",
+                "an aligned matcher compares the text tower's states, without codes",
                 'Set matcher_reads = "states" and codes = 0.',
             )
         if self.matcher_layer < 0 or (self.matcher_layer and self.matcher == "none"):
-            raise ModelError(f'matcher_layer is {self.matcher_layer} with matcher "{self.matcher}"')
+            raise ModelError(f'matcher_layer cannot be {self.matcher_layer} with matcher "{self.matcher}"')
         own = (self.matcher_text_layer, self.matcher_text_layers, self.matcher_image_layers)
         if min(own) < 0 or (any(own) and self.matcher != "aligned"):
             raise ModelError(
-                f"matcher_text_layer, matcher_text_layers, matcher_image_layers are {own} "
+                f"matcher_text_layer, matcher_text_layers, matcher_image_layers cannot be {own} "
                 f'with matcher "{self.matcher}"',
-                'Give numbers of at least 0, with matcher = "aligned".',
+                'Use numbers of at least 0, and matcher = "aligned".',
             )
         if min(self.codes, self.fragments) < 0:
-            raise ModelError(f"codes is {self.codes} and fragments is {self.fragments}", "Give numbers of at least 0.")
+            raise ModelError(f"codes is {self.codes} and fragments is {self.fragments}", "Use numbers of at least 0.")
         if self.codes_layer and not self.codes:
             raise ModelError(f"codes_layer is {self.codes_layer}, but there are no codes", "Set codes.")
         if self.codes and self.image_reader is not None:
             self._check_reader_of_codes()
         if self.relations is not None and (self.codes or self.fragment_dim != self.embedding_dim):
             raise ModelError(
-                f"relations make embeddings of {self.embedding_dim} dimensions from fragments of {self.fragment_dim}, "
-                f"with {self.codes} codes",
+                f"relations cannot make embeddings of {self.embedding_dim} dimensions "
+                f"from fragments of {self.fragment_dim} with {self.codes} codes",
                 "Set fragment_dim = embedding_dim and codes = 0.",
             )
         if self.fragments and self.matcher != "none":
             raise ModelError(
-                f'only the first {self.fragments} fragments are kept, and a matcher ("{self.matcher}") reads them all',
+                f'only the first {self.fragments} fragments are kept, but a matcher ("{self.matcher}") reads them all',
                 'Set matcher = "none", or fragments = 0.',
             )
 
@@ -130,12 +130,12 @@ class DualStreamConfig:
         """Reject settings that do not apply to codes read by an image_reader."""
         if self.codes_layer:
             raise ModelError(
-                f"codes_layer is {self.codes_layer}, and codes enter the image_reader, not the image tower",
+                f"codes_layer is {self.codes_layer}, but codes enter the image_reader, not the image tower",
                 "Leave out codes_layer.",
             )
         if self.matcher != "none":
             raise ModelError(
-                f'a matcher ("{self.matcher}") reads what the image tower saw, and not the codes of an image_reader',
+                f'a matcher ("{self.matcher}") reads the output of the image tower, not the codes of an image_reader',
                 'Set matcher = "none", or codes = 0.',
             )
 
@@ -144,8 +144,8 @@ class DualStreamConfig:
         if self.codes or self.pool_layer or self.matcher_layer:
             raise ModelError(
                 f"codes is {self.codes}, pool_layer {self.pool_layer} and matcher_layer {self.matcher_layer}, "
-                "and a model of regions has no image tower whose layers they mean",
-                "Leave them out, or regions.",
+                "but a model that reads regions has no image tower to apply them to",
+                "Leave out these settings, or regions.",
             )
         if self.image_reader is not None and self.pool == "kmeans":
             raise ModelError("an image_reader reads every region", 'Leave out pool = "kmeans", or image_reader.')

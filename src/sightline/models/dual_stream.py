@@ -84,8 +84,8 @@ class DualStream(Retriever):
             self.own_matcher = TextTower(encoder, config.text_input.max_length)
             if self.own_matcher.hidden != self.text.hidden:
                 raise ModelError(
-                    f"the matcher is {self.own_matcher.hidden} wide and the text tower {self.text.hidden}: "
-                    f"it could not read the text's states"
+                    f"the matcher is {self.own_matcher.hidden} wide, but the text tower is {self.text.hidden} wide: "
+                    f"it cannot read the text's states"
                 )
         self.image_states: ImageStates | AlignedStates | None = None
         self.match_score: MatchHead | None = None
@@ -100,7 +100,7 @@ class DualStream(Retriever):
             if config.matcher_text_layer > len(towers.layers(self.text.encoder)):
                 raise ModelError(
                     f"matcher_text_layer is {config.matcher_text_layer}, "
-                    f"and the text tower has {len(towers.layers(self.text.encoder))} layers"
+                    f"but the text tower has {len(towers.layers(self.text.encoder))} layers"
                 )
             self.matcher_text = self._own_layers(config.matcher_text_layer, config.matcher_text_layers)
             self.matcher_image = self._own_layers(0, config.matcher_image_layers)

@@ -59,18 +59,20 @@ class ImageTower(nn.Module):
             wanted = f"a grid of {pool_to} rows" if pool == "grid" else f"{pool_to} clusters"
             raise ModelError(
                 f"patches cannot be pooled to {wanted}: the tower has {most}",
-                f"Give model.pool_to up to {most}, or leave it out to keep every patch.",
+                f"Set model.pool_to to at most {most}, or leave it out to keep every patch.",
             )
         if below and below >= len(towers.layers(encoder)):
             raise ModelError(
                 f"layer {below} of the image tower was requested, but it has {len(towers.layers(encoder))}",
-                "Give a layer before the last, counted from 1, or 0 for the last.",
+                "Use a layer before the last, counted from 1, or 0 for the last.",
             )
         if pool_layer:
             self._check_pool_layer(codes)
         if codes:
             self._check_plain("take codes: its layers merge what they read", "codes = 0")
-            self._check_layer("codes_layer", codes_layer, "Give how many layers come before the codes: 0 for none.")
+            self._check_layer(
+                "codes_layer", codes_layer, "Set it to the number of layers before the codes, or 0 for none."
+            )
         self.codes = new_codes(codes, self.hidden, _SPREAD)
 
     def _check_pool_layer(self, codes: int) -> None:
@@ -78,10 +80,12 @@ class ImageTower(nn.Module):
         if self.pool_to is None or self.pool != "grid" or codes:
             raise ModelError(
                 "pool_layer pools patches to a grid between two layers, where there are no clusters and no codes",
-                'Give pool_to with pool = "grid" and codes = 0, or pool_layer = 0.',
+                'Set pool_to with pool = "grid" and codes = 0, or pool_layer = 0.',
             )
         self._check_plain("be pooled between its layers: they merge by themselves", "pool_layer = 0")
-        self._check_layer("pool_layer", self.pool_layer, "Give how many layers read every patch: 0 for all.")
+        self._check_layer(
+            "pool_layer", self.pool_layer, "Set it to the number of layers that read every patch, or 0 for all."
+        )
 
     def _check_plain(self, cannot: str, instead: str) -> None:
         """Reject an encoder whose layers do not all read the same sequence."""
@@ -96,7 +100,7 @@ class ImageTower(nn.Module):
         """Reject a layer number that the encoder does not have."""
         count = len(towers.layers(self.encoder))
         if not 0 <= layer < count:
-            raise ModelError(f"{key} is {layer}, and the image tower has {count} layers", way_out)
+            raise ModelError(f"{key} is {layer}, but the image tower has {count} layers", way_out)
 
     @property
     def grid(self) -> tuple[int, int] | None:

@@ -47,13 +47,13 @@ def check_same_width(model: DualStream, asked: str) -> int:
     text, image = model.text_embedding, model.image_embedding
     if not isinstance(text, UnitProjection) or not isinstance(image, UnitProjection):
         raise ModelError(
-            f"{asked} adds the [CLS] of the other side, and relations make an embedding of all fragments",
+            f"{asked} adds the [CLS] of the other side, but relations make the embedding from all fragments",
             "Leave out model.relations, or set fused = false.",
         )
     if text.linear.in_features != image.linear.in_features:
         raise ModelError(
-            f"{asked} adds texts {text.linear.in_features} wide and images {image.linear.in_features} wide",
-            "Give the model an image_reader as wide as its text tower, or set fused = false.",
+            f"{asked} adds texts {text.linear.in_features} wide to images {image.linear.in_features} wide",
+            "Use an image_reader as wide as its text tower, or set fused = false.",
         )
     return text.linear.in_features
 
@@ -126,7 +126,7 @@ def frozen_features(model: DualStream, images: Images) -> Tensor:
     if model.image_reader is not None:
         if any(parameter.requires_grad for parameter in tower.parameters()):
             raise ModelError(
-                "targets of hidden fragments come from the image tower, which is trained: they would change",
+                "targets of hidden fragments come from the image tower; it is being trained, so they would change",
                 "Freeze it: optimizer.rates.image = 0.",
             )
         seen = _seen(model, images).patches.float()
@@ -135,8 +135,8 @@ def frozen_features(model: DualStream, images: Images) -> Tensor:
     if not 0 < frozen < len(towers.layers(tower.encoder)):
         raise ModelError(
             "hidden patches need frozen lower layers and trained upper layers of the image tower, but "
-            + ("all of it is frozen" if frozen else "none of it is"),
-            "Set optimizer.frozen_layers.image to some of its layers, or give the model an image_reader.",
+            + ("all of it is frozen" if frozen else "none of it is frozen"),
+            "Set optimizer.frozen_layers.image to some of its layers, or use an image_reader.",
         )
     was_training = tower.encoder.training
     tower.encoder.eval()  # targets have no dropout

@@ -40,7 +40,9 @@ def preprocess_of(config: Mapping[str, Any]) -> Preprocess:
     said = config.get("preprocess_cfg", {})
     resize = {"squash": "squash", "shortest": "crop"}.get(said.get("resize_mode", "shortest"))
     if resize is None:
-        raise ModelError(f"{OPEN_CLIP_FILE}: resize_mode {said['resize_mode']!r}", "Use squash or shortest.")
+        raise ModelError(
+            f"{OPEN_CLIP_FILE}: unsupported resize_mode {said['resize_mode']!r}", "Use squash or shortest."
+        )
     size = said.get("size", config["model_cfg"]["vision_cfg"].get("image_size", 224))
     return Preprocess(
         size=int(size[0] if isinstance(size, list) else size),
@@ -92,7 +94,7 @@ def _config(folder: Path, said: Mapping[str, Any]) -> CLIPConfig:
     if other or said.get("custom_text"):
         raise ModelError(
             f"{folder}: open_clip models with {', '.join(other) or 'custom_text'} are not supported",
-            "Give its version for transformers (config.json), or a CLIP with a plain ViT and text transformer.",
+            "Use its version for transformers (config.json), or a CLIP with a plain ViT and text transformer.",
         )
     shared = {"hidden_act": "quick_gelu" if said.get("quick_gelu") else "gelu"}
     width = int(text["width"])

@@ -45,8 +45,8 @@ def load(folder: str | Path) -> Opened:
         model = region_matcher(folder, config, weights)
         return model, inputs.tokenizer_of(folder, model.text_input.max_length)
     raise ModelError(
-        f"{folder}: {kind or 'a model of no known type'} is not a supported image-text model",
-        f"Give one of {', '.join(sorted(_FAMILIES))}, Oscar or UNITER; or train a pair of encoders of your own, with "
+        f"{folder}: {kind or 'a model of unknown type'} is not a supported image-text model",
+        f"Use one of {', '.join(sorted(_FAMILIES))}, Oscar or UNITER; or train a pair of encoders of your own, with "
         "this one as model.image.source or model.text.source of a recipe.",
     )
 
@@ -58,7 +58,7 @@ def _config(folder: Path, name: str = PUBLISHED_FILE) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise ModelError(f"{path}: cannot be read: {error}") from error
     if not isinstance(found, dict):
-        raise ModelError(f"{path}: not the configuration of a model")
+        raise ModelError(f"{path}: not a model configuration")
     return found
 
 

@@ -72,8 +72,8 @@ def _rule(folder: Path, said: dict[str, Any]) -> dict[str, Any]:
     if "height" in size and size["height"] == size["width"] and (not crop or crop == size):
         return {"resize": "squash", "size": size["height"]}
     raise ModelError(
-        f"{folder}: its processor resizes images to {size} and crops them to {crop or 'nothing'}",
-        "Sightline makes images square by squashing, or by cropping to at most the shorter side.",
+        f"{folder}: unsupported processor (resizes images to {size}, {f'crops to {crop}' if crop else 'no crop'})",
+        "Sightline supports squashing to a square, and cropping a square of at most the shorter side.",
     )
 
 
@@ -103,7 +103,7 @@ def siglip_tokenizer_of(folder: Path, positions: int) -> Tokenizer:
     """
     if _settings(folder).get("padding_side", "right") != "right":
         raise ModelError(
-            f"{folder}: its tokenizer pads texts on the left, and SigLIP was trained with the padding behind them",
+            f"{folder}: its tokenizer pads texts on the left, but SigLIP was trained with padding on the right",
             "Set padding_side to right in tokenizer_config.json.",
         )
     before: list[normalizers.Normalizer] = [normalizers.Lowercase()]

@@ -77,12 +77,12 @@ class RegionMatcher(Pretrained):
 
     def image_features(self, pixels: Tensor) -> TowerFeatures:
         """Raise an error: regions are detected elsewhere."""
-        raise ModelError("this model reads regions, not pixels", "Give it the regions of a detector.")
+        raise ModelError("this model reads regions, not pixels", "Use regions from a detector.")
 
     def encode_images(self, images: Tensor | TowerFeatures | Regions) -> EncodedTensors:
         """Embed regions."""
         if not isinstance(images, Regions):
-            raise ModelError("this model reads regions, not pixels", "Give it the regions of a detector.")
+            raise ModelError("this model reads regions, not pixels", "Use regions from a detector.")
         types = self.model.embeddings.token_type_embeddings.weight
         return encoded(images.mask, None, self.embed(images, types[1]))
 
@@ -175,7 +175,7 @@ def _head(folder: Path, name: str, hidden: int, weights: Weights) -> nn.Linear:
     if outputs > 2:
         raise ModelError(
             f"{folder}: {name}.weight has {outputs} classes: it was not trained for matching",
-            "Give a checkpoint that was fine-tuned for retrieval.",
+            "Use a checkpoint that was fine-tuned for retrieval.",
         )
     return nn.Linear(hidden, outputs)
 

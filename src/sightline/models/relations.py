@@ -32,9 +32,9 @@ class RelationConfig:
 
     def __post_init__(self) -> None:
         if not 0 <= self.beta <= 1:
-            raise ModelError(f"relations.beta is {self.beta}", "Give a fraction from 0 to 1.")
+            raise ModelError(f"relations.beta is {self.beta}", "Use a fraction from 0 to 1.")
         if not 0 <= self.drop < 1:
-            raise ModelError(f"relations.drop is {self.drop}", "Give a probability of at least 0 and below 1.")
+            raise ModelError(f"relations.drop is {self.drop}", "Use a probability of at least 0 and below 1.")
 
 
 class RelationPooling(nn.Module):

@@ -21,7 +21,8 @@ class ShorterEmbeddings(Retriever):
         super().__init__()
         if not 0 < dim < model.embedding_dim or "embed" not in model.abilities:
             raise ModelError(
-                f"embeddings of {dim} dimensions, but the model's have {model.embedding_dim}", "Give a smaller number."
+                f"cannot shorten embeddings to {dim} dimensions: the model's have {model.embedding_dim}",
+                "Use a smaller number.",
             )
         self.model, self._dim = model, dim
         self.preprocess, self.text_input, self.trained = model.preprocess, model.text_input, model.trained

@@ -48,11 +48,11 @@ class SingleStreamConfig:
 
     def __post_init__(self) -> None:
         if min(self.codes, self.fragments) < 0:
-            raise ModelError(f"codes is {self.codes} and fragments is {self.fragments}", "Give numbers of at least 0.")
+            raise ModelError(f"codes is {self.codes} and fragments is {self.fragments}", "Use numbers of at least 0.")
         if (self.image is None) == (self.regions is None):
             raise ModelError("a single-stream model needs either an image tower or regions, not both")
         if self.image is not None and self.preprocess is None:
-            raise ModelError("an image tower needs the size of its images", "Give preprocess.")
+            raise ModelError("an image tower needs the size of its images", "Set preprocess.")
 
 
 class SingleStream(Retriever):

@@ -62,13 +62,13 @@ class TowerConfig:
     def __post_init__(self) -> None:
         if bool(self.source) == bool(self.config):
             raise ModelError(
-                "a tower needs either a source (folder or hub name) or a config, and not both",
-                "To replace one by the other, set the whole table: --set 'model.text={source=\"NAME\"}'",
+                "a tower needs either a source (folder or hub name) or a config, not both",
+                "To replace one with the other, set the whole table: --set 'model.text={source=\"NAME\"}'",
             )
         if self.layer_step < 1:
             raise ModelError(f"layer_step is {self.layer_step}, but must be at least 1 (every layer)")
         if self.layers < 0:
-            raise ModelError(f"layers is {self.layers}", "Give a number of layers, or 0 for all.")
+            raise ModelError(f"layers is {self.layers}", "Use a number of layers, or 0 for all.")
 
 
 def build(tower: TowerConfig, part: str) -> tuple[PreTrainedModel, Projection]:
@@ -89,7 +89,7 @@ def build(tower: TowerConfig, part: str) -> tuple[PreTrainedModel, Projection]:
     except UNREADABLE as error:
         raise ModelError(
             f"{tower.source}: no model can be loaded from it: {error}",
-            "Give a folder with config.json and model.safetensors, or the name of a model on the hub.",
+            "Use a folder with config.json and model.safetensors, or the name of a model on the hub.",
         ) from error
     found_wanting = [key for key in lacking(report) if not key.startswith("pooler.")]
     check_whole(tower.source, type(model).__name__, found_wanting)
@@ -117,7 +117,7 @@ def _new(config: Mapping[str, Any]) -> PreTrainedModel:
         raise
     except Exception as error:  # contradictory settings raise arbitrary exceptions
         raise ModelError(
-            f'model_type = "{kind}": no encoder can be made of its config: {error.__cause__ or error}'
+            f'model_type = "{kind}": no encoder can be made from its config: {error.__cause__ or error}'
         ) from error
 
 
@@ -135,7 +135,7 @@ def _check_known(kind: str, settings: Mapping[str, Any], usual: PretrainedConfig
 def check_exists(source: str) -> None:
     """Reject a missing folder, which transformers would mistake for a hub name."""
     if (source.startswith((".", "/", "~")) or source.count("/") > 1) and not Path(source).is_dir():
-        raise ModelError(f"{source}: no such folder", "Give a folder, or the name of a model on the hub.")
+        raise ModelError(f"{source}: no such folder", "Use a folder, or the name of a model on the hub.")
 
 
 def lacking(report: Mapping[str, Any]) -> list[str]:
@@ -151,7 +151,7 @@ def check_whole(source: str, model: str, lacking: Iterable[str]) -> None:
     """Reject a checkpoint that lacks weights of a model: they would be random."""
     if names := sorted(lacking):
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        raise ModelError(f"{source}: the checkpoint lacks weights of {model}: {shown}")
+        raise ModelError(f"{source}: the checkpoint lacks weights for {model}: {shown}")
 
 
 def _without_pooler(model: PreTrainedModel) -> PreTrainedModel:

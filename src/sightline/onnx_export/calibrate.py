@@ -54,7 +54,7 @@ def finish(
     captioned = [record for record in records if record.label is None] or list(records)
     others = [record for record in records if record.label is not None] if len(captioned) < len(records) else []
     questions = Questions.of(captioned, lang)
-    check_ability(bundle, "embed", "calibrating", "A matcher alone has nothing to calibrate by: leave it out.")
+    check_ability(bundle, "embed", "calibrating", "A matcher alone cannot be calibrated: leave it out.")
     matches = "match" in bundle.abilities
     sources = [*questions.images, *(record.image for record in others)]
     images, readable = encode_images(bundle, sources, Needs(states=matches), 32, progress, on_problem)

@@ -29,7 +29,7 @@ def sample_images(records: Sequence[Record], preprocess: ImageInput, count: int 
     pixels = [one.pixels for one in loaded if one.pixels is not None]
     if not pixels:
         why = f": {loaded[0].error.what}" if loaded and loaded[0].error else ""
-        raise DataError(f"no readable image to take ranges from{why}", "Give data with readable images.")
+        raise DataError(f"no readable image to measure ranges on{why}", "Use data with readable images.")
     return np.stack(pixels)
 
 

@@ -21,7 +21,7 @@ def download(name: str) -> Path:
     except ModelError:
         raise
     except Exception as error:  # offline, unknown or private: the library's errors have no common base class
-        way_out = f"For the folder of this name, leave out {HUB_PREFIX}" if Path(name).is_dir() else ""
+        way_out = f"For a folder with this name, leave out {HUB_PREFIX}" if Path(name).is_dir() else ""
         raise ModelError(f"{HUB_PREFIX}{name}: cannot be loaded from the hub: {error}", way_out) from error
 
 
@@ -29,7 +29,7 @@ def check_pushable(model: str) -> str:
     """The hub name in `hf:USER/NAME`; raises an error if it is not valid, or if the user is not logged in."""
     name = model.removeprefix(HUB_PREFIX)
     if name == model or name.count("/") != 1:
-        raise ModelError(f"{model}: not a repository to push to", f"Give {HUB_PREFIX}USER/NAME.")
+        raise ModelError(f"{model}: not a repository to push to", f"Use {HUB_PREFIX}USER/NAME.")
     library = _library()
     try:
         library.utils.validate_repo_id(name)
@@ -78,7 +78,7 @@ language:
 ---
 # {spec.name}
 
-A bundle of Sightline: it finds images by text and text by images, without torch.
+A Sightline bundle: it finds images by text and text by images, without torch.
 
 ```sh
 sightline index photos --model {HUB_PREFIX}{name}

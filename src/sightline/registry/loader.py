@@ -40,13 +40,13 @@ def load(model: str | Path = "default", *, prefer_gpu: bool = False) -> Model:
         opened = Bundle.open(folder, fast=is_fast)
         return opened.prefer_gpu() if prefer_gpu else opened
     if is_fast:
-        raise ModelError(f"{model}: not a bundle, and only bundles have a fast image graph", "Leave out :fast.")
+        raise ModelError(f"{model}: not a bundle, but only bundles have a fast image graph", "Leave out :fast.")
     if any((folder / name).is_file() for name in (CHECKPOINT_FILE, PUBLISHED_FILE, OPEN_CLIP_FILE)):
         return _under_torch(folder, str(model).removeprefix(HUB_PREFIX))
     raise ModelError(
         f"{model}: neither a bundle (no {SPEC_FILE}) nor a checkpoint (no {CHECKPOINT_FILE}) nor a published model "
         f"(no {PUBLISHED_FILE})",
-        "Give default, the folder of a bundle, of a checkpoint or of a published model, or hf:NAME.",
+        "Use default, the folder of a bundle, of a checkpoint or of a published model, or hf:NAME.",
     )
 
 
@@ -62,13 +62,13 @@ def locate(model: str | Path) -> Path:
         raise ModelError(
             f"{model}: weights alone, without a configuration and a tokenizer",
             f"Put them into a folder with {OPEN_CLIP_FILE} and tokenizer.json of their architecture, as open_clip's "
-            "push_to_hf_hub does, and give the folder.",
+            "push_to_hf_hub does, and use that folder.",
         )
     if not folder.is_dir():
-        raise ModelError(f"{model}: no such folder", "Give default, the folder of a bundle or checkpoint, or hf:NAME.")
+        raise ModelError(f"{model}: no such folder", "Use default, the folder of a bundle or checkpoint, or hf:NAME.")
     best = folder / BEST_FOLDER
     if (best / CHECKPOINT_FILE).is_file() and not (folder / SPEC_FILE).is_file():
-        raise ModelError(f"{model}: a training run, not a model", f"Give its best checkpoint: {best}")
+        raise ModelError(f"{model}: a training run, not a model", f"Use its best checkpoint: {best}")
     return _clip_inside(folder)
 
 
@@ -97,11 +97,11 @@ def _clip_inside(folder: Path) -> Path:
     if "CLIPModel" not in kinds:
         raise ModelError(
             f"{folder}: a sentence-transformers model of {', '.join(kinds)}, which reads texts only",
-            "Give one with a CLIPModel, or train image and text encoders with this one as model.text.source.",
+            "Use one with a CLIPModel, or train image and text encoders with this one as model.text.source.",
         )
     inside = PurePosixPath(kinds["CLIPModel"])
     if inside.is_absolute() or ".." in inside.parts:
-        raise ModelError(f"{path}: the path {str(inside)!r} leads out of the folder")
+        raise ModelError(f"{path}: the path {str(inside)!r} leads outside the folder")
     return folder / inside
 
 
@@ -111,7 +111,7 @@ def _bundled() -> Path:
     for folder in (package / "bundles" / "default", package.parents[1] / "bundles" / "default"):
         if (folder / SPEC_FILE).is_file():
             return folder
-    raise ModelError("this installation has no bundled model", "Give the folder of a bundle or checkpoint, or hf:NAME.")
+    raise ModelError("this installation has no bundled model", "Use the folder of a bundle or checkpoint, or hf:NAME.")
 
 
 def _under_torch(folder: Path, called: str) -> Model:
@@ -120,7 +120,7 @@ def _under_torch(folder: Path, called: str) -> Model:
         from sightline.models.torch_model import TorchModel
     except ImportError as error:
         raise SightlineError(
-            f"{folder} is not a bundle, and running anything else needs torch: {error}",
+            f"{folder} is not a bundle, so running it needs torch: {error}",
             "pip install 'sightline-search[train]', or export it to a bundle first.",
         ) from error
     return TorchModel.open(folder, name=name_of(called))

@@ -71,7 +71,7 @@ class SearchOptions:
         if isinstance(self.late, str) and self.late != "all":
             raise OptionError("late", f"must be a whole number or all, not {self.late!r}")
         if self.late == "all" and self.budget_ms is not None:
-            raise OptionError("late", "cannot be all with a time limit", "Give a number, or leave out budget_ms.")
+            raise OptionError("late", "cannot be all with a time limit", "Use a number, or leave out budget_ms.")
         if self.fusion is not None:
             check_fusion(self.fusion, DEFAULT_WEIGHT if self.weight is None else self.weight)
 
@@ -90,7 +90,7 @@ class SearchOptions:
         text = self.text if self.text and self.text.strip() else None
         image = None if self.image is None else image_source(self.image)
         if text is None and image is None:
-            raise QueryError("nothing to search for", "Give a text, an image, or both.")
+            raise QueryError("nothing to search for", "Pass a text, an image, or both.")
         if text is not None and image is not None and self.image_weight in (0, 1):
             text, image = (text, None) if self.image_weight == 0 else (None, image)
         return Query(text, image, self.image_weight, self.unwanted)

@@ -34,18 +34,18 @@ def check_exposure(host: str, token: str | None) -> None:
         _check_usable(token)
     elif not is_loopback(host):
         raise ServeError(
-            f"{host} can be reached from other machines, and there is no token",
-            "Give one with --token or SIGHTLINE_TOKEN, or leave out --host to serve this machine alone.",
+            f"{host} can be reached from other machines, but there is no token",
+            "Set one with --token or SIGHTLINE_TOKEN, or leave out --host to serve this machine alone.",
         )
 
 
 def _check_usable(token: str) -> None:
     if not token.strip():
-        raise ServeError("the token is empty", "Leave out --token, or give one that nobody can guess.")
+        raise ServeError("the token is empty", "Leave out --token, or choose one that nobody can guess.")
     if token != token.strip() or not (token.isascii() and token.isprintable()):
         raise ServeError(
             "the token does not fit into an HTTP header",
-            "Use letters, digits and punctuation of ASCII, without spaces at the ends.",
+            "Use ASCII letters, digits and punctuation, without spaces at the ends.",
         )
 
 

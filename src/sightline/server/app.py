@@ -22,7 +22,7 @@ from sightline.server.service import Service
 from sightline.server.static import page_files
 from sightline.server.worker_pool import BusyError
 
-_ABOUT = "Find images by words and words by images. Whatever goes wrong is answered as RFC 9457 has it."
+_ABOUT = "Find images by words and words by images. Errors follow RFC 9457."
 
 
 def create_app(

@@ -49,7 +49,7 @@ class CurrentCollection:
         try:
             opened = _opened(self._at, self._model)
         except SightlineError as error:
-            _log.warning("going on with the collection as it was: %s", error)
+            _log.warning("continuing with the collection as it was: %s", error)
             return False
         with self._lock:
             self._now, self._stamp = opened, stamp

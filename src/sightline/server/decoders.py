@@ -106,5 +106,5 @@ class DecoderPool:
 
 
 def _too_large(source: ImageBytes, needed: int, most: int) -> MediaError:
-    reason = f"has too many pixels: decoding takes {needed / 2**20:,.0f} MB, where {most / 2**20:,.0f} are allowed"
+    reason = f"has too many pixels: decoding takes {needed / 2**20:,.0f} MB, but only {most / 2**20:,.0f} are allowed"
     return MediaError(source.name, reason, "Save it smaller, or as a JPEG.")

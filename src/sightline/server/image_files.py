@@ -30,7 +30,7 @@ _TIDY_EVERY = 1_000
 _STREAMED_BYTES = 2**20  # files of at least this size are sent without reading them into memory
 _CHUNK_BYTES = 2**18
 _HEAD_BYTES = 2**16  # enough to detect the type of a file
-CHANGED = "It was changed, moved or deleted since it was indexed: index again."
+CHANGED = "It has been changed, moved or deleted since it was indexed; index again."
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ class Metrics:
             lines = [
                 *_head("sightline_requests_total", "counter", "Requests by route and status; 0: the client left."),
                 *(f"sightline_requests_total{_shown(labels)} {n}" for labels, n in sorted(self._requests.items())),
-                *_head("sightline_request_seconds", "histogram", "From request to answer."),
+                *_head("sightline_request_seconds", "histogram", "From request to response."),
             ]
             for labels, seconds in sorted(self._seconds.items(), key=lambda pair: pair[0]):
                 lines += seconds.lines("sightline_request_seconds", labels)

@@ -85,7 +85,7 @@ class RequestMiddleware:
             async with asyncio.timeout_at(deadline) as sender.deadline:
                 await _unless_gone(self._app, scope, body, receive, sender)
         except ClientGoneError:
-            _log.info("a client left before its answer")
+            _log.info("a client disconnected before its response")
         except TimeoutError:
             way_out = "Ask for less: a smaller rerank, or a budget_ms."
             await sender.refuse(
@@ -125,7 +125,7 @@ class RequestMiddleware:
     def _too_large(self) -> RefusedError:
         most = f"{self._limits.upload_bytes / 2**20:g} MB"
         return RefusedError(
-            413, f"more than {most} were sent", "Send a smaller picture.", headers={"Connection": "close"}
+            413, f"the request is larger than {most}", "Send a smaller picture.", headers={"Connection": "close"}
         )
 
 
@@ -202,7 +202,7 @@ def check_depth(body: bytes) -> None:
         first = token[0][:1]
         depth += (first in b"[{") - (first in b"]}")
         if depth > _DEEPEST:
-            raise RefusedError(422, f"JSON nested more than {_DEEPEST} levels deep", "See /docs.")
+            raise RefusedError(422, f"the JSON is nested more than {_DEEPEST} levels deep", "See /docs.")
 
 
 def _check_content_type(scope: Scope, headers: Headers) -> None:
@@ -211,4 +211,4 @@ def _check_content_type(scope: Scope, headers: Headers) -> None:
         return
     found = _content_type(headers)
     if found not in allowed:
-        raise RefusedError(415, f"a request of the type {found or 'none'}", f"Send {' or '.join(allowed)}.")
+        raise RefusedError(415, f"unsupported content type: {found or 'none'}", f"Send {' or '.join(allowed)}.")

@@ -61,7 +61,7 @@ class RefusedError(Exception):
 
 def not_found(id: int) -> RefusedError:
     """The error for an id that does not exist, or no longer exists."""
-    return RefusedError(404, f"no item has the id {id}", "It may have been deleted since: search again.")
+    return RefusedError(404, f"no item has the id {id}", "It may have been deleted; search again.")
 
 
 def invalid(errors: Any) -> RefusedError:

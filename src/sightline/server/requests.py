@@ -21,8 +21,8 @@ _FIELD_BYTES = 64 * 2**10
 Id = Annotated[int, Field(ge=1, le=2**63 - 1)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=_LIMITS.characters, pattern=r"\S")]
 Lang = Annotated[str, StringConstraints(pattern="^[a-z]{2,3}$")]
-_LANG = "The language of the texts; by default the model's main one, without recognising it."
-Base64 = Annotated[str, Field(min_length=1, description="The file of a picture, in base64.")]
+_LANG = "The language of the texts; by default the model's main one; it is not detected."
+Base64 = Annotated[str, Field(min_length=1, description="An image file, in base64.")]
 
 
 class Search(BaseModel):
@@ -36,25 +36,25 @@ class Search(BaseModel):
         default=None, description="A filter, such as: taken >= '2023-06' and folder = 'holiday'"
     )
     k: int = Field(default=10, ge=1, le=_LIMITS.results, description="How many results.")
-    start: int = Field(default=0, ge=0, le=_LIMITS.deepest, description="Leave out the first so many results.")
+    start: int = Field(default=0, ge=0, le=_LIMITS.deepest, description="Skip this many results.")
     late: Annotated[int, Field(ge=0, le=_LIMITS.late)] | Literal["all"] | None = Field(
-        default=None, description="Rescore so many of the best by late interaction, or rank all by it."
+        default=None, description="Rescore this many of the best by late interaction, or rank all by it."
     )
     late_fragments: int | None = Field(
-        default=None, ge=1, le=4096, description="Only the first so many fragments take part in late interaction."
+        default=None, ge=1, le=4096, description="Use only this many of the first fragments in late interaction."
     )
     rerank: int | None = Field(
-        default=None, ge=0, le=_LIMITS.rerank, description="Rescore so many of the best by matching."
+        default=None, ge=0, le=_LIMITS.rerank, description="Rescore this many of the best by matching."
     )
     fusion: FusionRule | None = Field(default=None, description="How the matcher's score and the cosine are combined.")
     weight: float | None = Field(default=None, ge=-1e6, le=1e6, description="Weight of the cosine in the fusion.")
     min_relevance: float | None = Field(default=None, ge=0, le=1, description="Hide results below this relevance.")
     budget_ms: float | None = Field(default=None, gt=0, le=30_000, description="How long the search may take.")
     duplicates: Literal["fold", "show"] = Field(
-        default="fold", description="Images that look the same: as one result, or all."
+        default="fold", description="Fold images that look the same into one result, or show them all."
     )
     lang: Lang | None = Field(
-        default=None, description="The language of the query, one of the collection's; recognised if left out."
+        default=None, description="The language of the query, one of the collection's; detected if left out."
     )
 
     @property
@@ -99,7 +99,7 @@ class Pair(BaseModel):
     @model_validator(mode="after")
     def _has_one_image(self) -> Self:
         if (self.image is None) == (self.id is None):
-            raise ValueError("give either image or id")
+            raise ValueError("send either image or id, not both")
         return self
 
 
@@ -143,10 +143,10 @@ async def read_form(request: Request, limits: Limits) -> tuple[ImageSearch, Imag
 
 async def _upload(name: str, file: UploadFile) -> ImageBytes:
     if name != "image":
-        raise RefusedError(422, f"a file called {name[:40]!r}", "Send one picture, as the field image.")
+        raise RefusedError(422, f"unexpected file field {name[:40]!r}", "Send one picture, as the field image.")
     kind = (file.content_type or "").lower()
     if not kind.startswith("image/") and kind != "application/octet-stream":
-        raise RefusedError(415, f"a picture of the type {kind[:40] or 'none'}", "Send it as image/jpeg or the like.")
+        raise RefusedError(415, f"unsupported picture type {kind[:40] or 'none'}", "Send it as image/jpeg or the like.")
     return ImageBytes("the picture", await file.read())
 
 

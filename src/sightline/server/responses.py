@@ -21,7 +21,7 @@ class HitAnswer(BaseModel):
     width: int | None = None
     height: int | None = None
     taken: str | None = None
-    quote: str | None = Field(default=None, description="A line of text in the image that contains words of the query.")
+    quote: str | None = Field(default=None, description="A line of text in the image with words from the query.")
     moments: list[float] = Field(default=[], description="Of a video: seconds of its best moments, best first.")
     duration: float | None = Field(default=None, description="Of a video, in seconds.")
     encoded_by: str | None = Field(default=None, description='"fast" if the fast image graph encoded it.')
@@ -36,7 +36,7 @@ class SearchAnswer(BaseModel):
     query: str
     took_ms: dict[str, float]
     hits: list[HitAnswer]
-    lang: str | None = Field(default=None, description="The language that the text was read in.")
+    lang: str | None = Field(default=None, description="The language that the query was read in.")
     image: str | None = None
     not_: list[str] = Field(default=[], alias="not")
     where: str | None = None
@@ -44,7 +44,7 @@ class SearchAnswer(BaseModel):
     line: float | None = Field(default=None, description="The relevance from which a hit counts as a match.")
     matches: int | None = Field(default=None, description="How many hits count as matches.")
     relevance_kind: str | None = Field(
-        default=None, description='"older" for a bundle whose relevance falls with the number of items that fit.'
+        default=None, description='"older" for a bundle whose relevance falls as more items match.'
     )
     truncated: bool | None = None
     notice: str | None = Field(default=None, description="One line about a query that the model cannot read.")
@@ -74,7 +74,7 @@ class ItemAnswer(BaseModel):
     line: int | None = None
     key: str | None = None
     duration: float | None = Field(default=None, description="Of a video, in seconds.")
-    moments: list[float] = Field(default=[], description="Of a video asked for by its id: seconds, in order of time.")
+    moments: list[float] = Field(default=[], description="Of a video requested by its id: seconds, in ascending order.")
     image: str | None = None
     thumbnail: str | None = None
     video: str | None = None

@@ -35,12 +35,12 @@ from sightline.server.videos import VideoFile
 from sightline.server.worker_pool import WorkerPool
 
 Filter = Annotated[str | None, Query(max_length=2000, description="A filter, such as: folder = 'holiday'")]
-Language = Annotated[Lang | None, Query(description="The language of the query; recognised if left out.")]
-ItemId = Annotated[Id, InPath(description="The id of an item, as results have it.")]
+Language = Annotated[Lang | None, Query(description="The language of the query; detected if left out.")]
+ItemId = Annotated[Id, InPath(description="The id of an item, as in results.")]
 IfNoneMatch = Annotated[str | None, Header(include_in_schema=False)]
 Version = Annotated[
     str | None,
-    Query(pattern="^[0-9a-f]{16}$", description="As in the URLs of results: such an image never changes, and is kept."),
+    Query(pattern="^[0-9a-f]{16}$", description="As in the URLs of results: such an image never changes."),
 ]
 Moment = Annotated[
     float | None, Query(ge=0, le=1e6, description="Of a video: seconds; the nearest of its moments is shown.")
@@ -106,9 +106,9 @@ def search_routes(service: Service) -> APIRouter:
     async def timeline_items(
         k: Annotated[int, Query(ge=1, le=service.limits.results)] = 100,
         where: Filter = None,
-        start: Annotated[int, Query(ge=0, le=2**53, description="The place of the first item.")] = 0,
+        start: Annotated[int, Query(ge=0, le=2**53, description="The position of the first item.")] = 0,
         after: Annotated[
-            str | None, Query(max_length=40, description="Instead of start: the `next` of the answer before.")
+            str | None, Query(max_length=40, description="Instead of start: the `next` of the previous response.")
         ] = None,
     ) -> Response:
         """Items by time, newest first. Continue with `after`, which stays valid when items are added."""
@@ -118,7 +118,8 @@ def search_routes(service: Service) -> APIRouter:
     async def understand(
         q: Annotated[Text, Query()],
         literal: Annotated[
-            list[Text] | None, Query(max_length=8, description="Phrases that are to stay words; may be repeated.")
+            list[Text] | None,
+            Query(max_length=8, description="Phrases to search for as words, not as filters; may be repeated."),
         ] = None,
         lang: Language = None,
     ) -> Response:

@@ -99,7 +99,7 @@ def _exit_after(seconds: float) -> None:
 
     def end() -> None:
         time.sleep(seconds)
-        print("sightline: a request did not end in time; ended without it", file=sys.stderr, flush=True)
+        print("sightline: a request did not finish in time; stopped without it", file=sys.stderr, flush=True)
         os._exit(1)
 
     threading.Thread(target=end, name="sightline-exit", daemon=True).start()

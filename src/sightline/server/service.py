@@ -100,7 +100,9 @@ class Service:
         with self.library.use() as members:
             items = sum(len(member.collection) for member in members) if asked.late == "all" else 0
             if items > self.limits.late_all:
-                raise RefusedError(422, f"late all of {items:,} items", f"Give at most {self.limits.late:,}.")
+                raise RefusedError(
+                    422, f"late cannot be all with {items:,} items", f"Use at most {self.limits.late:,}."
+                )
             result = search_group([member.collection for member in members], asked.options(prepared), self.model)
             self.metrics.search(result.about.took_ms)
             return answers.search_answer(result, members)
@@ -200,7 +202,7 @@ class Service:
             collection = member.collection
             item = _item(collection, own)
             if collection.kind != "images" or not item.width or not item.height:
-                raise RefusedError(422, f"item {id} is not an image, and only images have parts")
+                raise RefusedError(422, f"item {id} is not an image, but only images have parts")
             stored = _parts(collection, own)
             encoder = image_encoder(collection.store, own, self.model)
             words = explain(text, model.encode_texts([text]), model, stored, encoder)

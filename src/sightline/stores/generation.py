@@ -225,7 +225,7 @@ def _check_counts(folder: Path, head: Head, layout: Mapping[str, npt.DTypeLike])
     rows = {head.counts.get(name, -1) for name in ("ids", "embeddings", "codes", "ends") if name in layout}
     listed = head.counts.keys() if head.tails is None else head.tails.keys() & head.counts.keys()
     if len(rows) > 1 or layout.keys() - listed - {_FAST}:
-        raise DamagedStoreError(f"{folder}: damaged: its head does not list every file, or not of the same length")
+        raise DamagedStoreError(f"{folder}: damaged: its head does not list every file, or lists a different length")
 
 
 def _layout(shape: Shape) -> dict[str, npt.DTypeLike]:

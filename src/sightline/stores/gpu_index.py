@@ -128,7 +128,7 @@ def _dtype_for(embeddings: Float16Array) -> "Dtype":
         return "int8"
     needed = bytes_of(rows, dim)
     if needed > available:
-        raise StoreError(f"{rows} embeddings take {needed} bytes of the GPU's memory, and {free} are free")
+        raise StoreError(f"{rows} embeddings take {needed} bytes of GPU memory, but only {free} are free")
     return "float16"
 
 

@@ -116,7 +116,7 @@ class LocalStore:
         packed = pack(ids, encoded, self.shape, fast=fast)
         existing = packed.ids[self._row_index.find(packed.ids) >= 0]
         if len(existing):
-            raise StoreError(f"{self._folder}: id {existing[0]} exists already", "Delete it first to replace it.")
+            raise StoreError(f"{self._folder}: id {existing[0]} already exists", "Delete it first to replace it.")
         with disk_errors(self._folder):
             self._files.append(packed)
         self._row_index.append(packed.ids)
@@ -173,7 +173,7 @@ class LocalStore:
         self._check_open()
         queries = unit(vectors, self.shape.embedding)
         if k < 1:
-            raise StoreError(f"the {k} best were asked for", "Ask for at least one.")
+            raise StoreError(f"k cannot be {k}", "Set k to at least 1.")
         rows = None if where is None else self._row_index.rows_of(checked_ids(where))
         if self._device is not None and (found := self._device.search(queries, k, rows)) is not None:
             return found
@@ -292,11 +292,11 @@ class LocalStore:
         """The rows of these ids; raises an error if an id is unknown or the store does not have this part."""
         self._check_open()
         if part != "embedding" and part not in kept_parts(self.shape):
-            raise StoreError(f"{self._folder}: has no {part}", "Use a model that makes them, and index again.")
+            raise StoreError(f"{self._folder}: has no {part}", "Use a model that produces them, and index again.")
         ids = checked_ids(ids)
         rows = self._row_index.find(ids)
         if len(rows) and rows.min() < 0:
-            raise StoreError(f"{self._folder}: id {ids[rows.argmin()]} is not there")
+            raise StoreError(f"{self._folder}: id {ids[rows.argmin()]} does not exist")
         return rows
 
     def _check_open(self) -> None:

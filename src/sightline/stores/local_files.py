@@ -31,7 +31,7 @@ def lock_folder(folder: Path) -> FolderLock:
 
 def open_files(folder: Path, shape: Shape) -> Generation:
     """Open the files of the current head for reading; if `compact` has just removed them, retry with the new head."""
-    missing = DamagedStoreError(f"{folder}: files of the store are missing")
+    missing = DamagedStoreError(f"{folder}: some of the store's files are missing")
     for _ in range(_TRIES):
         head = read_head(folder)
         if head is None:
@@ -56,7 +56,7 @@ def open_files_to_write(folder: Path, shape: Shape) -> Generation:
         try:
             files = Generation(folder, head, write=True)
         except FileNotFoundError as error:
-            raise DamagedStoreError(f"{folder}: files of the store are missing") from error
+            raise DamagedStoreError(f"{folder}: some of the store's files are missing") from error
         remove_others(folder, head)
         remove_drafts(folder)
     if files.head() != head:  # new, or in a format without checksums
@@ -84,5 +84,5 @@ def disk_errors(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise StoreError(
             f"{error.filename or folder}: cannot be written to: {error.strerror or error}",
-            "Free up space or choose another folder; what was flushed before is safe.",
+            "Free up space or choose another folder; what was already flushed is safe.",
         ) from error

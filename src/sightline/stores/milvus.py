@@ -133,7 +133,7 @@ class MilvusStore(ServerStore):
     def where(self, filter: Filter) -> "MilvusStore":
         """A read-only view of the items that pass a filter; the server must be able to apply all of the filter."""
         if not self.can_filter(filter):
-            raise StoreError(f"{self.address}: Milvus cannot apply all of the filter")
+            raise StoreError(f"{self.address}: Milvus cannot apply the whole filter")
         view = MilvusStore(self._server, self.address, self._shape, self._columns, write=False)
         view._where = _both(self._where, pushed(filter).filter)
         return view
@@ -147,7 +147,7 @@ class MilvusStore(ServerStore):
         self._check_writable()
         packed = pack(ids, encoded, self.shape)
         if len(existing := self._among(packed.ids)):
-            raise StoreError(f"{self.address}: id {existing.min()} exists already", "Delete it first to replace it.")
+            raise StoreError(f"{self.address}: id {existing.min()} already exists", "Delete it first to replace it.")
         for pieces in milvus_parts.piece_rows(packed):
             self._server.upsert(parts_name(self.address.name), pieces)
         empty = Note("", {name: "" if kind == "text" else 0.0 for name, kind in self._columns.items()}, {})
@@ -203,7 +203,7 @@ class MilvusStore(ServerStore):
         self._check_open()
         queries = unit(vectors, self.shape.embedding)
         if not 1 <= k <= MOST:
-            raise StoreError(f"the {k} best were asked for", f"Ask for at least one, and at most {MOST:,}.")
+            raise StoreError(f"k cannot be {k}", f"Set k to at least 1 and at most {MOST:,}.")
         filters = [""] if where is None else [f"{ID} in {some}" for some in _few(np.unique(checked_ids(where)), _IDS)]
         best = nothing(len(queries), k)
         for filter in filters if len(queries) else ():

@@ -24,7 +24,7 @@ Consistency = Literal["Strong", "Session", "Bounded", "Eventually"]
 
 SCHEME = "milvus"
 PORT = 19530
-_HOW = "Write milvus://HOST:PORT/NAME; a name has letters, digits and _ and begins with a letter."
+_HOW = "Use milvus://HOST:PORT/NAME; a name has letters, digits and _ and begins with a letter."
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,9 @@ def parse_address(url: str) -> Address:
     except ValueError as error:
         raise StoreError(f"{url}: cannot be read: {error}", _HOW) from error
     if parts.username or parts.password:
-        raise StoreError("a password in the URL of a store would end up in files", "Set MILVUS_TOKEN=user:password.")
+        raise StoreError(
+            "the store's URL contains a password, which would end up in files", "Set MILVUS_TOKEN=user:password."
+        )
     name = parts.path.strip("/")
     if parts.scheme != SCHEME or not host or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,200}", name):
         raise StoreError(f"{url}: has no store name", _HOW)
@@ -109,7 +111,7 @@ def parse_address(url: str) -> Address:
         if options.get(option, choices[0]) not in choices:
             raise StoreError(f"{url}: {option}={options[option]}", f"Choose one of {', '.join(choices)}.")
     if unknown := options.keys() - _CHOICES.keys():
-        raise StoreError(f"{url}: no option {min(unknown)!r}", f"There are {', '.join(_CHOICES)}.")
+        raise StoreError(f"{url}: unknown option {min(unknown)!r}", f"The options are {', '.join(_CHOICES)}.")
     shown = f"[{host}]" if ":" in host else host
     return Address(shown, port, name, **options)  # type: ignore[arg-type]
 

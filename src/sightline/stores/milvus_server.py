@@ -88,7 +88,7 @@ class Server:
     def _away(self, error: Exception) -> StoreError:
         return StoreError(
             f"no Milvus server answers at {self.address.host}:{self.address.port}: {_said(error)}",
-            "Start it, or check the address, the network and MILVUS_TOKEN. What was written before is safe.",
+            "Start it, or check the address, the network and MILVUS_TOKEN. What was already written is safe.",
         )
 
 

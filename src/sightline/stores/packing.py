@@ -36,7 +36,7 @@ def pack(ids: Ids, encoded: Encoded, shape: Shape, *, fast: bool = False) -> Pac
     if len(ids) != len(encoded):
         raise StoreError(f"{len(ids)} ids for {len(encoded)} items")
     if len(ids) != len(np.unique(ids)):
-        raise StoreError("an id is given twice", "Give every item an id of its own.")
+        raise StoreError("an id occurs twice", "Give every item a unique id.")
     embeddings = unit(encoded.embedding, shape.embedding).astype(np.float16)
     parts = {
         name: _records(getattr(encoded, name), encoded.mask, width, name) for name, width in kept_parts(shape).items()
@@ -80,16 +80,16 @@ def unit(vectors: FloatArray, width: int) -> Float32Array:
 def check_rows(part: Part, first: int | None) -> None:
     """Raise an error for embeddings, which are not quantised, and for a limit below one."""
     if part == "embedding":
-        raise StoreError("embeddings are not quantised", "Use fetch.")
+        raise StoreError("embeddings are not quantised", "Use fetch instead.")
     if first is not None and first < 1:
-        raise StoreError(f"the first {first} of each item's {part} were asked for", "Ask for at least one.")
+        raise StoreError(f"cannot fetch the first {first} {part} of each item", "Fetch at least one.")
 
 
 def checked_ids(ids: Ids) -> Ids:
     """Convert ids to int64 [n]; raises an error unless they are a one-dimensional list of integers from 0."""
     ids = np.asarray(ids)
     if ids.ndim != 1 or (len(ids) and (ids.dtype.kind not in "iu" or ids.min() < 0)):
-        raise StoreError("ids are whole numbers from 0, in one row", f"Found {ids.dtype} of shape {ids.shape}.")
+        raise StoreError("ids must be a 1-D array of whole numbers from 0", f"Found {ids.dtype} of shape {ids.shape}.")
     return ids.astype(np.int64)
 
 

@@ -127,7 +127,7 @@ class PostgresStore(ServerStore):
         """A read-only view of the items that pass a filter; the server must be able to apply all of the filter."""
         condition = to_condition(filter, self._columns)
         if condition is None:
-            raise StoreError(f"{self.address}: PostgreSQL cannot apply all of the filter")
+            raise StoreError(f"{self.address}: PostgreSQL cannot apply the whole filter")
         view = PostgresStore(self._server, self.address, self._shape, self._columns, write=False)
         view._where, view._index, view._looked = self._where.both(condition), self._index, self._looked
         return view
@@ -186,7 +186,7 @@ class PostgresStore(ServerStore):
         self._check_open()
         queries = unit(vectors, self.shape.embedding)
         if k < 1:
-            raise StoreError(f"the {k} best were asked for", "Ask for at least one.")
+            raise StoreError(f"k cannot be {k}", "Set k to at least 1.")
         if self._index == "flat" and time.monotonic() - self._looked > _LOOK_SECONDS:
             self._look_for_index()
         filter, search = self._where, nearest if self._index == "hnsw" else exact

@@ -28,7 +28,7 @@ SCHEMES = ("postgresql", "postgres")
 DEFAULT_NAME = "sightline"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+(%[A-Za-z0-9]+)?")
-_HOW = "Write postgresql://USER@HOST:PORT/DATABASE/NAME; a name has letters, digits and _ and begins with a letter."
+_HOW = "Use postgresql://USER@HOST:PORT/DATABASE/NAME; a name has letters, digits and _ and begins with a letter."
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +74,21 @@ def parse_postgres_address(url: str) -> PostgresAddress:
         raise StoreError(f"{_without_password(url)}: cannot be read: {error}", _HOW) from error
     if parts.password is not None or "password" in options:
         raise StoreError(
-            "a password in the URL of a store would end up in files", "Set PGPASSWORD, or write it to ~/.pgpass."
+            "the store's URL contains a password, which would end up in files",
+            "Set PGPASSWORD, or write it to ~/.pgpass.",
         )
     database, _, name = parts.path.removeprefix("/").partition("/")
     database, name = unquote(database), name.strip("/") or DEFAULT_NAME
     if not url.startswith(tuple(f"{scheme}://" for scheme in SCHEMES)) or not database or "\0" in database:
         raise StoreError(f"{url}: has no database", _HOW)
     if not _NAME.fullmatch(name) or name.lower().startswith("pg_"):
-        raise StoreError(f"{url}: no name for a store: {name[:80]!r}", _HOW)
+        raise StoreError(f"{url}: invalid store name: {name[:80]!r}", _HOW)
     socket = options.pop("host", "")
     if (host and socket) or (socket and not socket.startswith("/")) or (host and not _HOST.fullmatch(host)):
-        raise StoreError(f"{url}: no host: {(socket or host)[:80]!r}", _HOW)
+        raise StoreError(f"{url}: invalid host: {(socket or host)[:80]!r}", _HOW)
     for option, value in options.items():
         if option not in _CHOICES:
-            raise StoreError(f"{url}: no option {option!r}", f"There are host, {', '.join(_CHOICES)}.")
+            raise StoreError(f"{url}: unknown option {option!r}", f"The options are host, {', '.join(_CHOICES)}.")
         if value not in _CHOICES[option]:
             raise StoreError(f"{url}: {option}={value}", f"Choose one of {', '.join(_CHOICES[option])}.")
     user = unquote(parts.username or "")

@@ -118,4 +118,4 @@ def _written(note: Note) -> str:
 
 
 def _exists(address: PostgresAddress, id: int) -> StoreError:
-    return StoreError(f"{address}: id {id} exists already", "Delete it first to replace it.")
+    return StoreError(f"{address}: id {id} already exists", "Delete it first to replace it.")

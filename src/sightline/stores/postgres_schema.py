@@ -97,7 +97,7 @@ def _prepare(connection: "Connection") -> None:
             raise StoreError("the PostgreSQL server has no pgvector", "Install pgvector 0.8 or newer there.") from error
         except errors.InsufficientPrivilege as error:
             raise StoreError(
-                "the database has no pgvector, and this user may not add it",
+                "the database has no pgvector, and this user is not allowed to add it",
                 "Have an administrator run: CREATE EXTENSION vector",
             ) from error
         found = connection.execute(query).fetchone()

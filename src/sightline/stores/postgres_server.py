@@ -144,7 +144,7 @@ class PostgresServer:
     def _away(self, error: Exception) -> StoreError:
         return StoreError(
             f"no PostgreSQL server answers at {self.address.server}: {_said(error)}",
-            "Start it, or check the address and the network. What was written before is safe.",
+            "Start it, or check the address and the network. What was already written is safe.",
         )
 
 
@@ -194,7 +194,7 @@ def _way_out(error: Exception) -> str:
     if "password" in said or "authentication" in said:
         return "Set PGPASSWORD, or write the password to ~/.pgpass; put the user in the URL: postgresql://USER@HOST/…"
     if getattr(error, "sqlstate", None) == "42501":
-        return "Ask the administrator of the database for this permission; see docs/postgres.md."
+        return "Ask the database administrator for this permission; see docs/postgres.md."
     return ""
 
 

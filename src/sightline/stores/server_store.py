@@ -85,11 +85,11 @@ class ServerStore(ABC):
 
     def _parts(self, ids: Ids, part: Part, first: int | None = None) -> tuple[Records, Ids]:
         if part not in kept_parts(self.shape):
-            raise StoreError(f"{self._place}: has no {part}", "Use a model that makes them, and index again.")
+            raise StoreError(f"{self._place}: has no {part}", "Use a model that produces them, and index again.")
         return self._records(ids, part, first)
 
     def _unknown(self, id: int) -> StoreError:
-        return StoreError(f"{self._place}: id {id} is not there")
+        return StoreError(f"{self._place}: id {id} does not exist")
 
     def _check_open(self) -> None:
         if not self._is_open:

@@ -40,18 +40,18 @@ class Augment:
 
     def __post_init__(self) -> None:
         if not 0 <= self.flip <= 1:
-            raise ModelError(f"augment flip cannot be {self.flip}", "Give a probability from 0 to 1.")
+            raise ModelError(f"augment.flip cannot be {self.flip}", "Use a probability from 0 to 1.")
         if not 0 < self.crop <= 1:
             raise ModelError(
-                f"augment crop cannot be {self.crop}",
-                "Give a fraction of the area, above 0 and at most 1 (no cropping).",
+                f"augment.crop cannot be {self.crop}",
+                "Use a fraction of the area, above 0 and at most 1 (no cropping).",
             )
         if not 1 <= self.aspect < math.inf:
-            raise ModelError(f"augment aspect cannot be {self.aspect}", "Give a ratio of at least 1.")
+            raise ModelError(f"augment.aspect cannot be {self.aspect}", "Use a ratio of at least 1.")
         if self.views < 0:
-            raise ModelError(f"augment views cannot be {self.views}", "Give a number of at least 0.")
+            raise ModelError(f"augment.views cannot be {self.views}", "Use a number of at least 0.")
         if not 0 <= self.colour <= 1:
-            raise ModelError(f"augment colour cannot be {self.colour}", "Give a strength from 0 to 1.")
+            raise ModelError(f"augment.colour cannot be {self.colour}", "Use a strength from 0 to 1.")
 
     def __call__(self, pixels: Tensor, generator: torch.Generator) -> Tensor:
         """Augment pixels [batch, 3, height, width]; returns float32 of the same shape, device and value range.

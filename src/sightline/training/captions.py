@@ -44,7 +44,7 @@ class CaptionTable:
     ) -> None:
         self.records = [record for record in records if record.captions]
         if not self.records:
-            raise DataError("the training data has no captions", "Name data with captions in data.train.")
+            raise DataError("the training data has no captions", "Use data with captions in data.train.")
         captions = [captions_in_any(record, lang) for record in self.records]
         self.captions_per_image = [len(texts) for texts in captions]
         self._first = np.concatenate([[0], np.cumsum(self.captions_per_image)])

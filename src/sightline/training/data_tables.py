@@ -64,13 +64,13 @@ class SourceRecipe:
         where = f"data.sources.{self.name}"
         for prompt in self.prompts:
             if prompt.count("{}") != 1:
-                raise RecipeError(f'{where}.prompts: "{prompt}" needs one {{}} for the label')
+                raise RecipeError(f'{where}.prompts: "{prompt}" must contain {{}} once, for the label')
         if not self.train:
-            raise RecipeError(f"{where}.train: names no data")
+            raise RecipeError(f"{where}.train: is empty")
         for key in ("share", "passes", "batch_size", "limit"):
             at_least(0, f"{where}.{key}", getattr(self, key))
         if self.share and self.passes:
-            raise RecipeError(f"{where}: give either share or passes")
+            raise RecipeError(f"{where}: set either share or passes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class ValidationSetRecipe:
 
     def __post_init__(self) -> None:
         if not self.data:
-            raise RecipeError(f"data.val.{self.name}.data: names no data")
+            raise RecipeError(f"data.val.{self.name}.data: is empty")
         at_least(0, f"data.val.{self.name}.weight", self.weight)
 
 
@@ -137,18 +137,20 @@ class DataRecipe:
 
     def __post_init__(self) -> None:
         if not 0 <= self.word_noise < 1:
-            raise RecipeError(f"data.word_noise is {self.word_noise}", "Give a probability of at least 0 and below 1.")
+            raise RecipeError(f"data.word_noise is {self.word_noise}", "Use a probability of at least 0 and below 1.")
         if not self.train and not self.sources:
-            raise RecipeError("data.train: names no data")
+            raise RecipeError("data.train: is empty")
         if self.train and self.sources:
-            raise RecipeError("data: has both train and sources", "Give one of them.")
+            raise RecipeError("data: has both train and sources", "Leave one out.")
         at_least(1, "data.batch_size", self.batch_size)
         at_least(0, "data.limit", self.limit)
         at_least(0, "data.batch_tokens", self.batch_tokens)
         if self.batch_tokens and self.draw != "pairs":
             raise RecipeError(f'data.batch_tokens: cannot be combined with draw = "{self.draw}"', 'Set draw = "pairs".')
         if not self.languages or len(set(self.languages)) < len(self.languages):
-            raise RecipeError(f"data.lang is {list(self.languages)}", "Give one language or several, each once.")
+            raise RecipeError(
+                f"data.lang is {list(self.languages)}", "Specify one language or several, and each only once."
+            )
         self._check_sources()
         self._check_validation_sets()
         if self.neighbours is not None:
@@ -201,10 +203,10 @@ class DataRecipe:
         shares = [source.share > 0 for source in self.sources]
         if any(shares) and not all(shares):
             without = next(source.name for source in self.sources if not source.share)
-            raise RecipeError(f"data.sources.{without}: has no share", "Give every source a share, or none.")
+            raise RecipeError(f"data.sources.{without}: has no share", "Set a share for every source, or for none.")
         for key, used in (("batch_tokens", self.batch_tokens), ("limit", self.limit), ("neighbours", self.neighbours)):
             if self.sources and used:
-                other = "Set limit in each source." if key == "limit" else "Train on one source, by data.train."
+                other = "Set limit in each source." if key == "limit" else "Train on one source, with data.train."
                 raise RecipeError(f"data.{key}: cannot be combined with data.sources", other)
 
     def _check_validation_sets(self) -> None:
@@ -237,8 +239,8 @@ class DataRecipe:
             )
         if self.batch_size % asked.per_cluster:
             raise RecipeError(
-                f"data.neighbours: a batch of {self.batch_size} has no whole number of {asked.per_cluster} per cluster",
-                "Give a multiple of data.neighbours.per_cluster as data.batch_size.",
+                f"data.neighbours: data.batch_size is {self.batch_size}, not a multiple of {asked.per_cluster}",
+                "Set data.batch_size to a multiple of data.neighbours.per_cluster.",
             )
 
 
@@ -246,4 +248,4 @@ def _check_names(where: str, names: Sequence[str]) -> None:
     """Reject duplicate names, which would be indistinguishable in the log."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise RecipeError(f'{where}: two are named "{twice[0]}"', "Give each a name of its own.")
+        raise RecipeError(f'{where}: two are named "{twice[0]}"', "Give each a unique name.")

@@ -46,7 +46,7 @@ class Decoder:
         try:
             return fit(open_image(record.image, at_least=2 * self._preprocess.size), self._preprocess)
         except MediaError as error:
-            way_out = "Mend it, or remove it and its captions from the training data; then go on with --resume."
+            way_out = "Repair it, or remove it and its captions from the training data; then continue with --resume."
             raise MediaError(error.name, error.reason, way_out) from error
 
 

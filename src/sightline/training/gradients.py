@@ -34,7 +34,7 @@ class Side:
         """The rows that this process encodes, at least one: encoders cannot run on an empty batch."""
         if len(self.ids) < world.size:
             raise SightlineError(
-                f"a batch with {len(self.ids)} of its texts or images cannot be shared by {world.size} processes",
+                f"a batch with {len(self.ids)} texts or images cannot be split among {world.size} processes",
                 "Raise data.batch_size, or train with fewer processes.",
             )
         return world.share(len(self.ids))

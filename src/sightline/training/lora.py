@@ -42,7 +42,7 @@ class Adapters:
                 if isinstance(module, nn.Linear) and re.fullmatch(recipe.layers, place)
             ]
             if not chosen:
-                raise RecipeError(f'lora.layers: no linear layer of the encoder "{name}" matches {recipe.layers}')
+                raise RecipeError(f'lora.layers: no linear layer in the encoder "{name}" matches {recipe.layers}')
             encoder.requires_grad_(False)
             config = LoraConfig(
                 r=recipe.rank, lora_alpha=recipe.alpha, lora_dropout=recipe.dropout, target_modules=chosen

@@ -15,7 +15,7 @@ def overlap_notes(training: Iterable[Record], validation: Mapping[str, Sequence[
     seen = {place for record in training if (place := _place(record)) in wanted}
     return [
         f"data.val: {shared:,} of {len(own):,} images of {name!r} are also training images, "
-        "so its results say little about other images. Give images that data.train does not have."
+        "so its results say little about other images. Use images that are not in data.train."
         for name, own in names.items()
         if (shared := len(own & seen))
     ]

@@ -73,24 +73,24 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if not self.losses:
-            raise RecipeError("losses: a recipe needs at least one")
+            raise RecipeError("losses: a recipe needs at least one loss")
         if not 0 <= self.seed < 2**32:
-            raise RecipeError(f"seed is {self.seed}", "Give a number from 0 to 4294967295.")
+            raise RecipeError(f"seed is {self.seed}", "Use a number from 0 to 4294967295.")
         for name in self.schedule.pattern:
             if name not in self.losses:
                 raise RecipeError(f'schedule.pattern: no loss is called "{name}"', nearest(name, self.losses))
         for name, weight in self.weights.items():
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
-                raise RecipeError(f"losses.{name}.weight is {weight!r}", "Give a number of at least 0.")
+                raise RecipeError(f"losses.{name}.weight is {weight!r}", "Use a number of at least 0.")
         if not any(self.weights.values()):
             raise RecipeError("losses: all weights are 0")
         self._check_spans()
         self._check_sources()
         if self.blend is not None and not self.start:
-            raise RecipeError("blend: a new model has nothing to blend", "Give model.start, or leave out blend.")
+            raise RecipeError("blend: a new model has nothing to blend", "Set model.start, or leave out blend.")
         if self.average is not None and self.average.with_start:
             if not self.start:
-                raise RecipeError("average.with_start: a new model has no trained weights", "Give model.start.")
+                raise RecipeError("average.with_start: a new model has no trained weights", "Set model.start.")
             if self.lora is not None:
                 raise RecipeError("average.with_start: cannot be combined with lora", "Lower lora.alpha instead.")
         if self.data.streaming and (self.teacher is not None or (self.augment is not None and self.augment.views)):
@@ -124,14 +124,14 @@ class Recipe:
             if span[0] >= span[1]:
                 raise RecipeError(f"losses.{name}: begin {span[0]} must be before end {span[1]}")
             if span != (0, 1) and self.schedule.run != "together":
-                raise RecipeError(f'losses.{name}: begin and end are for schedule.run = "together"')
+                raise RecipeError(f'losses.{name}: begin and end need schedule.run = "together"')
         covered = 0.0
         for begin, end in sorted(span for name, span in self.spans.items() if self.weights[name]):
             if begin > covered:
-                raise RecipeError(f"losses: none is active from {covered} to {begin} of the run")
+                raise RecipeError(f"losses: no loss is active between {covered} and {begin} of the run")
             covered = max(covered, end)
         if covered < 1:
-            raise RecipeError(f"losses: none is active after {covered} of the run")
+            raise RecipeError(f"losses: no loss is active after {covered} of the run")
 
     @property
     def sources(self) -> dict[str, tuple[str, ...]]:
@@ -148,7 +148,7 @@ class Recipe:
                     raise RecipeError(f'losses.{name}.sources: no source is called "{source}"', nearest(source, every))
         used = {source for name, sources in self.sources.items() for source in sources if self.weights[name]}
         if unused := [source for source in every if source not in used]:
-            raise RecipeError(f"losses: none is used for batches of {', '.join(unused)}", "Remove the source.")
+            raise RecipeError(f"losses: no loss uses batches from {', '.join(unused)}", "Remove the source.")
 
     @property
     def start(self) -> str:
@@ -162,7 +162,7 @@ class Recipe:
         if kind not in KINDS:
             raise RecipeError(
                 f"model.kind: {kind!r} is not a kind of model",
-                f"Choose from: {', '.join(KINDS)}; or give model.start.",
+                f"Choose from: {', '.join(KINDS)}; or set model.start.",
             )
         return settings.parse(KINDS[kind][1], data, "model", RecipeError)
 

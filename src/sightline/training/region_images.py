@@ -28,7 +28,7 @@ class RegionImages:
         self.counts = np.array([one.count if isinstance(one, RegionSlice) else 0 for one in images], dtype=np.int64)
         if not self.counts.all():
             raise DataError(
-                f"{images[int(self.counts.argmin())].name}: an image, but the model reads regions",
+                f"{images[int(self.counts.argmin())].name}: is an image, but the model reads regions",
                 "Detect regions in your images, or convert published features: sightline regions SOURCE --out STORE",
             )
 
@@ -49,7 +49,7 @@ class RegionImages:
             sources = [self._records[image].image for image in images]
             rows = list(self._pool.map(lambda source: to_input(source, self._config), sources))
         except MediaError as error:
-            way_out = "Mend it, or remove it and its captions from the training data; then go on with --resume."
+            way_out = "Repair it, or remove it and its captions from the training data; then continue with --resume."
             raise MediaError(error.name, error.reason, error.way_out or way_out) from error
         batch, mask = split_padding(stack_inputs(rows))
         lacking = max(0, most - batch.shape[1])
@@ -65,12 +65,12 @@ def _check_stores(recipe: Recipe, corpus: Corpus, config: RegionConfig) -> None:
         if spec.feature_dim != config.feature_dim:
             other = f"Set model.regions.feature_dim = {spec.feature_dim}."
             raise RecipeError(
-                f"{folder}: has {spec.feature_dim} numbers a region, and the model reads {config.feature_dim}",
-                "Give regions of the detector that the model was trained with." if recipe.start else other,
+                f"{folder}: has {spec.feature_dim} numbers per region, but the model expects {config.feature_dim}",
+                "Use regions from the detector that the model was trained with." if recipe.start else other,
             )
         if config.box_dim and not spec.boxes:
-            other = "Give regions with boxes, or train a model without them: model.regions.box_dim = 0."
-            raise RecipeError(f"{folder}: has regions without boxes, and the model reads boxes", other)
+            other = "Use regions with boxes, or train a model without them: model.regions.box_dim = 0."
+            raise RecipeError(f"{folder}: has regions without boxes, but the model expects boxes", other)
 
 
 def _refuse_regions(corpus: Corpus) -> None:
@@ -78,6 +78,6 @@ def _refuse_regions(corpus: Corpus) -> None:
     for record in corpus.records:
         if isinstance(record.image, RegionSlice):
             raise DataError(
-                f"{record.image.name}: regions, but the model reads pixels",
-                "Name the images themselves in data.train, or train a model that has model.regions.",
+                f"{record.image.name}: has regions, but the model reads pixels",
+                "Use the images themselves in data.train, or train a model that has model.regions.",
             )

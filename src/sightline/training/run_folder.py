@@ -42,7 +42,7 @@ class RunFolder:
         state = find_state(self.last)
         if not resume and (state or find_whole(self.best)):
             raise SightlineError(
-                f"{self.path}: already holds a run", "Add --resume to continue it, or choose another --out."
+                f"{self.path}: already contains a run", "Add --resume to continue it, or choose another --out."
             )
         if state:
             self._check_recipe(recipe)
@@ -58,8 +58,8 @@ class RunFolder:
         if changed:
             shown = changed[:_SHOWN] + ([f"and {len(changed) - _SHOWN} more"] if len(changed) > _SHOWN else [])
             raise RecipeError(
-                f"{self.path}: was started with another recipe. {'; '.join(shown)}",
-                "Resume it with the recipe and the --set it began with, or choose another --out.",
+                f"{self.path}: was started with a different recipe. {'; '.join(shown)}",
+                "Resume it with the same recipe and --set options, or choose another --out.",
             )
 
     def open(self, recipe: Recipe, step: int) -> None:

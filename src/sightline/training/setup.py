@@ -46,7 +46,7 @@ def _captioned(source: SourceRecipe, records: list[Record]) -> list[Record]:
     """Add captions, made from labels by a source's prompts and WordNet, to those in each record's first language."""
     if (source.prompts or source.wordnet) and not any(record.label for record in records):
         key = f"data.sources.{source.name}"
-        raise RecipeError(f"{key}: prompts and wordnet are for records with a label, and none has one")
+        raise RecipeError(f"{key}: prompts and wordnet need records with labels, but none has one")
     return list(map(captioner(source), records))
 
 
@@ -85,7 +85,7 @@ def _check_languages(recipe: Recipe, records: Sequence[Record]) -> None:
     if found and lacking:
         raise RecipeError(
             f"data.lang: no training caption is in {' or '.join(lacking)}",
-            f"Choose among the languages of the data: {', '.join(sorted(found))}.",
+            f"Choose from the languages in the data: {', '.join(sorted(found))}.",
         )
 
 
@@ -176,7 +176,7 @@ def _started(recipe: Recipe) -> tuple[checkpoint.AnyRetriever, Tokenizer]:
     if not isinstance(model, checkpoint.AnyRetriever):
         raise RecipeError(
             f"model.start: {recipe.start} cannot be trained further",
-            "Give a CLIP, a SigLIP, or a pair of encoders trained together.",
+            "Use a CLIP, a SigLIP, or a pair of encoders trained together.",
         )
     if isinstance(model, TwoTowers):
         model.trained = model.initially_trained
@@ -187,7 +187,7 @@ def _check_fits(name: str, loss: Loss, model: Retriever) -> None:
     """Reject a loss that needs more than embeddings if the model is a published one, which has only those."""
     if isinstance(model, TwoTowers) and (loss.needs != {"embedding"} or loss.trains_matcher or loss.needs_inputs):
         raise RecipeError(
-            f"losses.{name}: a published model has embeddings only, and this loss trains something else",
+            f"losses.{name}: a published model has only embeddings, but this loss trains something else",
             'Use contrastive, triplet or distill with on = "embedding".',
         )
 
@@ -243,7 +243,7 @@ def _check_teacher(recipe: Recipe, asking: Sequence[str]) -> None:
     """Reject losses without the teacher they need, and a teacher that no loss uses."""
     if asking and recipe.teacher is None:
         raise RecipeError(
-            f"losses.{asking[0]}: {recipe.losses[asking[0]]['loss']} learns from a teacher, and there is none",
+            f"losses.{asking[0]}: {recipe.losses[asking[0]]['loss']} learns from a teacher, but there is none",
             'Add teacher = { model = "runs/…/best" }.',
         )
     if recipe.teacher is not None and not asking:

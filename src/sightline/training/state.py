@@ -176,7 +176,7 @@ def _check_seen(folder: Path) -> None:
         if time.monotonic() > deadline:
             raise SightlineError(
                 f"{folder}: created by the leading process, but not visible to this one",
-                "Give --out a folder on a disk that all machines share.",
+                "Set --out to a folder on a disk that all machines share.",
             )
         time.sleep(0.1)
 

@@ -34,7 +34,7 @@ class StepValues:
         self._step, self._losses = step, list(losses)
         self._has_norm, self._temperatures = norm is not None, list(temperatures or ())
         self._parts = {name: list(some) for name, some in parts.items()}
-        self._checked = [f"the loss of {name}" for name in losses] + ([] if norm is None else ["the gradient"])
+        self._checked = [f'the loss "{name}"' for name in losses] + ([] if norm is None else ["the gradient"])
         values = [*losses.values(), *([] if norm is None else [norm])]
         values += [value for some in parts.values() for value in some.values()]
         values += list((temperatures or {}).values())

@@ -33,9 +33,9 @@ class ScheduleRecipe:
         at_least(0, "schedule.epochs", self.epochs)
         at_least(0, "schedule.steps", self.steps)
         if (self.epochs > 0) == (self.steps > 0):
-            raise RecipeError("schedule: give either epochs or steps", "For example --set schedule.steps=1000")
+            raise RecipeError("schedule: set either epochs or steps", "For example --set schedule.steps=1000")
         if not 0 <= self.warmup <= 1:
-            raise RecipeError(f"schedule.warmup is {self.warmup}", "Give the fraction of all steps, from 0 to 1.")
+            raise RecipeError(f"schedule.warmup is {self.warmup}", "Use a fraction of all steps, from 0 to 1.")
         if (self.decay == "drops") != bool(self.drops):
             raise RecipeError('schedule: decay = "drops" and a list of drops go together')
         for share in self.drops:
@@ -79,10 +79,10 @@ class OptimizerRecipe:
             at_least(1, f"optimizer.frozen_layers.{part}", count)
         for part, factor in self.layer_decay.items():
             if not 0 < factor <= 1:
-                raise RecipeError(f"optimizer.layer_decay.{part} is {factor}", "Give a factor above 0 and at most 1.")
+                raise RecipeError(f"optimizer.layer_decay.{part} is {factor}", "Use a factor above 0 and at most 1.")
         for part, share in self.dropout.items():
             if not 0 <= share < 1:
-                raise RecipeError(f"optimizer.dropout.{part} is {share}", "Give a fraction of at least 0 and below 1.")
+                raise RecipeError(f"optimizer.dropout.{part} is {share}", "Use a fraction of at least 0 and below 1.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class SaveInterval:
         found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*m(?:in(?:utes?)?)?|(\d+)", str(text).strip())
         minutes, steps = found.groups() if found else ("", "")
         if not float(minutes or steps or 0):
-            raise RecipeError(f"{key} is {text!r}", 'Give a number of steps, such as 500, or minutes, such as "10m".')
+            raise RecipeError(f"{key} is {text!r}", 'Use a number of steps, such as 500, or minutes, such as "10m".')
         return cls(int(steps or 0), 60 * float(minutes or 0))
 
 
@@ -203,11 +203,11 @@ class AverageRecipe:
 
     def __post_init__(self) -> None:
         if not 0 <= self.begin < 1:
-            raise RecipeError(f"average.begin is {self.begin}", "Give a fraction of all steps, at least 0 and below 1.")
+            raise RecipeError(f"average.begin is {self.begin}", "Use a fraction of all steps, at least 0 and below 1.")
         if not 0 < self.decay < 1:
-            raise RecipeError(f"average.decay is {self.decay}", "Give a number between 0 and 1, such as 0.999.")
+            raise RecipeError(f"average.decay is {self.decay}", "Use a number between 0 and 1, such as 0.999.")
         if not 0 <= self.with_start < 1:
-            raise RecipeError(f"average.with_start is {self.with_start}", "Give a fraction of at least 0 and below 1.")
+            raise RecipeError(f"average.with_start is {self.with_start}", "Use a fraction of at least 0 and below 1.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ class LoraRecipe:
         at_least(1, "lora.rank", self.rank)
         at_least(0, "lora.alpha", self.alpha)
         if not 0 <= self.dropout < 1:
-            raise RecipeError(f"lora.dropout is {self.dropout}", "Give a fraction of at least 0 and below 1.")
+            raise RecipeError(f"lora.dropout is {self.dropout}", "Use a fraction of at least 0 and below 1.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,10 +248,10 @@ class BlendRecipe:
 def at_least(least: int, key: str, value: float) -> None:
     """Reject a number below `least`."""
     if not least <= value < float("inf"):
-        raise RecipeError(f"{key} is {value}", f"Give a number of at least {least}.")
+        raise RecipeError(f"{key} is {value}", f"Use a number of at least {least}.")
 
 
 def check_share(key: str, value: object) -> None:
     """Reject a value that is not a fraction of all steps."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise RecipeError(f"{key} is {value!r}", "Give a fraction of all steps, from 0 to 1.")
+        raise RecipeError(f"{key} is {value!r}", "Use a fraction of all steps, from 0 to 1.")

@@ -52,7 +52,7 @@ def find_teacher(
     same_size = replace(own.preprocess, mean=corpus.preprocess.mean, std=corpus.preprocess.std) == corpus.preprocess
     if recipe.augment is not None and not same_size:
         raise RecipeError(
-            "teacher: sizes images differently from the student, so they cannot use the same crops",
+            "teacher: resizes images differently from the student, so they cannot use the same crops",
             "Leave out augment, or choose a teacher with the same size and resize.",
         )
     image_corpus, once = corpus if same_size else own, recipe.augment is None

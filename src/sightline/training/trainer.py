@@ -135,21 +135,21 @@ class _Run:
             self.batches = TrainingBatches(recipe, self.corpus, sources, self.model, self.regions, changed)
         else:
             if self.regions is not None:
-                raise RecipeError("data.streaming: for images, and this model reads regions", "Leave it out.")
+                raise RecipeError("data.streaming: is for images, but this model reads regions", "Leave it out.")
             decoder = self.corpus.decoder
             self.batches = StreamedBatches(recipe, streams, sources, self.tokenizer, decoder, world, saved, on_prepare)
         asked = recipe.schedule
         self.steps = asked.steps or max(1, round(asked.epochs * self.batches.batches_per_epoch))
         if self.steps < self.progress.step:
             raise RecipeError(
-                f"schedule: {self.steps} steps, but {out} has already taken {self.progress.step}", "Give more steps."
+                f"schedule: {self.steps} steps, but {out} has already taken {self.progress.step}", "Use more steps."
             )
         self.evaluation: Validated | None = None
         self.seen: FeatureCache | None = None
         views = 0 if recipe.augment is None else recipe.augment.views
         if views and (recipe.teacher is not None or not image_tower_is_frozen(self.model)):
             raise RecipeError(
-                f"augment.views is {views}: it needs a frozen image tower and no teacher",
+                f"augment.views is {views}, which needs a frozen image tower and no teacher",
                 "Leave it out, or set optimizer.rates.image = 0.",
             )
         self.model.eval()  # until the first step, which sets the mode of every layer

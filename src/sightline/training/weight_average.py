@@ -88,7 +88,7 @@ def blend(model: Retriever, part: str, source: str, share: float) -> None:
     The projection of `source`, if the model started with it, is not changed: it belongs to the heads.
     """
     if not 0 <= share <= 1:
-        raise ModelError(f"the blend cannot be {share}", "Give a fraction from 0 (all source) to 1 (all trained).")
+        raise ModelError(f"the blend cannot be {share}", "Use a fraction from 0 (all source) to 1 (all trained).")
     if part not in model.parts():
         raise ModelError(f"this model has no part {part!r}", f"Its parts: {', '.join(model.parts())}.")
     trained = dict(model.parts()[part].named_parameters())

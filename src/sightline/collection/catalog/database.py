@@ -107,7 +107,7 @@ class Catalog:
         except sqlite3.Error as error:
             raise CollectionError(
                 f"{self.at / CATALOG_FILE}: cannot be written to: {error}",
-                "Free up disk space, or choose another folder with --at; what was written before is safe.",
+                "Free up disk space, or choose another folder with --at; what was already written is safe.",
             ) from error
         finally:
             if self.connection.in_transaction:
@@ -209,7 +209,7 @@ class Catalog:
         try:
             return self.connection.execute(f"SELECT {query}", values).fetchall()
         except sqlite3.Error as error:
-            raise QueryError(f"the filter cannot be answered: {error}", "Make it simpler or shorter.") from error
+            raise QueryError(f"the filter cannot be evaluated: {error}", "Make it simpler or shorter.") from error
 
     def everything(self) -> sqlite3.Connection:
         """A connection to tables that contain all items."""

@@ -85,7 +85,7 @@ def parse_where(expression: str) -> Filter:
         raise parser.wrong(
             parser.here,
             "the filter continues where it should end",
-            "Join conditions by and, or; put texts and dates in quotes.",
+            "Join conditions with 'and' or 'or'; put text and dates in quotes.",
         )
     return found
 
@@ -106,9 +106,9 @@ def _tokens(expression: str) -> Iterator[_Token]:
 
 def _unreadable(expression: str, start: int) -> QueryError:
     if expression[start] in "'\"":
-        what, way_out = "a text in the filter has no end", f"Close it with another {expression[start]}"
+        what, way_out = "a quote in the filter is not closed", f"Close it with another {expression[start]}"
     else:
-        what, way_out = f"the filter cannot be understood at {expression[start]!r}", "Put texts and dates in quotes."
+        what, way_out = f"the filter cannot be understood at {expression[start]!r}", "Put text and dates in quotes."
     return _pointing(expression, start, start + 1, what, way_out)
 
 
@@ -196,7 +196,7 @@ class _Parser:
             self.must_have("and")
             return _perhaps(is_negated, Joined("and", (low, self.compared(name, kind, "<="))))
         raise self.wrong(
-            self.here, f"{token.text} is compared with nothing", "Go on with =, <, like, in, between, is …"
+            self.here, f"{token.text} is not compared with anything", "Continue with =, <, like, in, between, is …"
         )
 
     def column(self, token: _Token) -> tuple[str, ColumnKind]:
@@ -205,13 +205,13 @@ class _Parser:
             self.count(token, _COSTLY.get(name, 1))
             return name, FIELDS[name].kind
         if token.kind != "word" or name in _KEYWORDS:
-            raise self.wrong(token, "the filter needs a column here", f"There are {', '.join(COLUMNS)}.")
+            raise self.wrong(token, "the filter needs a column here", f"The columns are {', '.join(COLUMNS)}.")
         raise self.wrong(token, f'the filter has no column "{token.text}"', did_you_mean(name, COLUMNS))
 
     def count(self, token: _Token, tests: int) -> None:
         self.tests += tests
         if self.tests > _MOST_TESTS:
-            raise self.wrong(token, "the filter has too many tests", "Use in (…) for several values of a column.")
+            raise self.wrong(token, "the filter has too many conditions", "Use in (…) for several values of a column.")
 
     def compared(self, name: str, kind: ColumnKind, sign: Sign) -> Test:
         """Parse the right side of a comparison: a value or another column."""
@@ -219,7 +219,7 @@ class _Parser:
         if token.kind == "word" and token.text.lower() in FIELDS:
             other, other_kind = self.column(token)
             if "album" in (name, other):
-                raise self.wrong(token, "an album is compared with a text", "Put its name in quotes.")
+                raise self.wrong(token, "an album must be compared with text", "Put its name in quotes.")
             if other_kind != kind:
                 raise self.wrong(token, f"a {kind} cannot be compared with a {other_kind}")
             return Test(name, kind, sign, other=other)
@@ -229,7 +229,7 @@ class _Parser:
 
     def like(self, column: _Token, name: str, kind: ColumnKind) -> Test:
         if kind == "number":
-            raise self.wrong(column, f"{column.text} is a number, and like compares texts", "Use =, < or >.")
+            raise self.wrong(column, f"{column.text} is a number, but like compares text", "Use =, < or >.")
         return Test(name, kind, "like", (self.text(self.take()),))
 
     def within(self, name: str, kind: ColumnKind) -> Test:
@@ -251,7 +251,7 @@ class _Parser:
 
     def text(self, token: _Token) -> str:
         if token.kind != "text":
-            raise self.wrong(token, "the filter needs a text here", "Put it in quotes.")
+            raise self.wrong(token, "the filter needs text here", "Put it in quotes.")
         quote, inner = token.text[0], token.text[1:-1]
         if not inner.isascii() and not _is_unicode(inner):
             raise self.wrong(

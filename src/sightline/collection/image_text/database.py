@@ -202,7 +202,9 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
         raise _unusable(path, error) from error
     if version not in (0, _VERSION):
         connection.close()
-        raise CollectionError(f"{path}: version {version}, which this version of Sightline cannot read", "Update it.")
+        raise CollectionError(
+            f"{path}: version {version}, which this version of Sightline cannot read", "Update Sightline."
+        )
     return connection
 
 

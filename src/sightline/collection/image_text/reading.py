@@ -158,7 +158,7 @@ def _lock(at: Path) -> Iterator[None]:
     lock = FolderLock(folder / _LOCK_FILE)
     try:
         if not lock.acquire():
-            raise CollectionError(f"{at}: another process is reading the text of its images", "Let it finish.")
+            raise CollectionError(f"{at}: another process is reading the text in its images", "Wait for it to finish.")
         yield
     finally:
         lock.close()

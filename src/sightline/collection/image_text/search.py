@@ -29,7 +29,9 @@ So many words do not match by chance.
 
 _CERTAIN = 0.9
 
-NOT_READ = f"Quotes search the text in images, which was not read here. To read it: {INSTALL} and sightline index."
+NOT_READ = (
+    f"Quoted words search the text in images, which was not read here. To read it: {INSTALL} and sightline index."
+)
 """The notice for a query with quotes if there is no text to search."""
 
 

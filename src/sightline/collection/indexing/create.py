@@ -86,7 +86,7 @@ def _catalog(at: Path, named: Sequence[Path], notify: Notify) -> Catalog:
         return Catalog.open(at, write=True)
     except DamagedCatalogError as error:
         if not named:
-            way_out = f"Name what to index again: sightline index --at {at} FOLDER"
+            way_out = f"Specify what to index again: sightline index --at {at} FOLDER"
             raise DamagedCatalogError(error.what, way_out) from error
         notify(f"{error.what}; reading all files again")
         set_aside(at / CATALOG_FILE)
@@ -137,8 +137,8 @@ def _manifest(
         )
     if manifest.fast is not None and manifest.fast.sha256 != fast.sha256:
         raise CollectionError(
-            f"{at}: has items of another fast graph ({manifest.fast.sha256[:12]}…) than {fast.name}'s",
-            f"Encode them with the full one first: sightline index --refine --at {at}",
+            f"{at}: has items from a different fast graph ({manifest.fast.sha256[:12]}…) than {fast.name}'s",
+            f"Re-encode them with the full graph first: sightline index --refine --at {at}",
         )
     return replace(manifest, fast=FastGraph(fast.sha256, fast.relevance))
 
@@ -168,7 +168,7 @@ def _location(model: Model) -> str:
 def _shape(model: Model, kind: ItemKind) -> Shape:
     """The dimensions of a model's vectors, found by encoding one item."""
     if "fragments" not in model.abilities:
-        check_ability(model, "embed", "indexing", "A matcher alone finds nothing: index with another model.")
+        check_ability(model, "embed", "indexing", "A matcher alone cannot retrieve: index with another model.")
     encoded = model.encode_texts(["a"]) if kind == "texts" else model.encode_images(blank(model.preprocess))
     parts = (encoded.embedding, encoded.fragments, encoded.states)
     return Shape(*(0 if part is None else part.shape[-1] for part in parts))

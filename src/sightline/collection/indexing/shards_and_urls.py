@@ -103,7 +103,7 @@ class _Refused:
 
     def read(self) -> bytes:
         """Raise an error."""
-        reason = "outside the folder of a collection that was not made by you on this machine"
+        reason = "outside the folder of a collection that you did not make on this machine"
         raise MediaError(self.name, reason, "Index its folder yourself: sightline index FOLDER")
 
 

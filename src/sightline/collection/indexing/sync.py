@@ -71,7 +71,7 @@ def index(
     for place in places if not prune else ():
         check_exists(place)
     if is_store_url(at):
-        raise CollectionError(f"{at}: the URL of a store, not a folder", "Give it with --store.")
+        raise CollectionError(f"{at}: is the URL of a store, not a folder", "Pass it with --store.")
     at = location(at, places)
     kind = kind_of(places) if places else read_manifest(at).kind
     opened = (load(model) if isinstance(model, str | Path) else model).with_threads(1)  # one batch per thread
@@ -127,7 +127,7 @@ def _encode_here(
 
 def _fast_variant(model: Model, kind: ItemKind) -> Model:
     if kind != "images":
-        raise OptionError("quick", f"is for images, and these are {kind}", "Leave it out.")
+        raise OptionError("quick", f"is for images, but these are {kind}", "Leave it out.")
     found = model.fast_variant()
     if found is None:
         raise OptionError("quick", f"is unavailable: {model.name} has no fast image graph", "Leave it out.")
@@ -138,7 +138,9 @@ def _refine(refiner: Refiner, encoder: _Encoder, progress: IndexProgress | None,
     """Encode the items of the fast graph again."""
     work = refiner.work()
     if work and notify:
-        notify(f"Refining {len(work):,} images; search meanwhile. Press Ctrl-C to stop; index --refine continues.")
+        notify(
+            f"Refining {len(work):,} images; you can search meanwhile. Press Ctrl-C to stop; index --refine continues."
+        )
     encoder(work, refiner, set(), progress)
     if not len(refiner.store.fast_ids()):
         forget_fast(refiner.report.at)

@@ -70,7 +70,7 @@ def _from_json(line: bytes) -> tuple[str, str | None]:
     if not isinstance(value, dict):
         raise BrokenRecordError(f"the line is {shown(value)}, not a string or an object {{…}}")
     if value.keys().isdisjoint({"text", "caption"}):
-        raise BrokenRecordError("neither 'text' nor 'caption'")
+        raise BrokenRecordError("has neither 'text' nor 'caption'")
     return _text(value.get("text", value.get("caption"))), _key(value.get("id"))
 
 

@@ -28,7 +28,7 @@ def open_remote(url: str) -> tuple[Manifest, RemoteStore]:
     url = kind.normalize_url(url)
     manifest = _manifest_at(kind, url)
     if manifest is None:
-        raise CollectionError(f"{url}: no collection there", f"Make one: sightline index FOLDER --store {url}")
+        raise CollectionError(f"{url}: no collection at this URL", f"Create one: sightline index FOLDER --store {url}")
     store = kind.open_url(url, manifest.shape, write=False, columns=STORE_COLUMNS, created_as=manifest.store)
     return manifest, store
 
@@ -39,7 +39,7 @@ def open_remote_to_write(at: Path, manifest: Manifest) -> RemoteStore:
     existing = _manifest_at(kind, url)
     if existing is not None and existing.owner != manifest.owner:
         raise CollectionError(
-            f"{url}: belongs to another collection than {at}, whose items would be lost",
+            f"{url}: belongs to a different collection than {at}, whose items would be lost",
             "Choose another name for the store, or index from the folder that it belongs to, with --at.",
         )
     return kind.open_url(
@@ -62,5 +62,7 @@ def _manifest_at(kind: type[RemoteStore], url: str) -> Manifest | None:
     except ValueError:
         data = {}
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise CollectionError(f"{url}: not a collection of this version of Sightline", "Choose another name.")
+        raise CollectionError(
+            f"{url}: not a collection that this version of Sightline can read", "Choose another name."
+        )
     return settings.parse(Manifest, data, url, CollectionError)

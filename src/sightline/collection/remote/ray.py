@@ -49,7 +49,7 @@ _models: dict[str, Model] = {}
 def check_workers(workers: str) -> None:
     """Raise an error if this is not a valid `workers` value."""
     if workers != RAY and not workers.startswith(_CLIENT):
-        raise CollectionError(f"unknown workers {workers!r}", f"Give {RAY}, or {_CLIENT}HOST:PORT.")
+        raise CollectionError(f"unknown value for workers: {workers!r}", f"Use {RAY} or {_CLIENT}HOST:PORT.")
 
 
 def folder_of(given: str | Path | Model, opened: Model) -> Path:
@@ -59,7 +59,7 @@ def folder_of(given: str | Path | Model, opened: Model) -> Path:
     if isinstance(given, str | Path):
         return locate(given)
     raise CollectionError(
-        f"{opened.name} exists only in this process", "Give workers the folder of a bundle or checkpoint."
+        f"{opened.name} exists only in this process", "Workers need a model from a bundle or checkpoint folder."
     )
 
 

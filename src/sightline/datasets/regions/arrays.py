@@ -53,17 +53,17 @@ def found_in_arrays(name: str, arrays: Mapping[str, _Array]) -> Found:
     """
     features = next((arrays[key] for key in ("features", "x", "feat") if key in arrays), None)
     if features is None:
-        raise BrokenRecordError(f"none of features, x and feat among its arrays ({', '.join(arrays) or 'none'})")
+        raise BrokenRecordError(f"no array named features, x or feat (found: {', '.join(arrays) or 'none'})")
     if "norm_bb" in arrays:
         corners = arrays["norm_bb"]
         if corners.ndim != 2:
-            raise BrokenRecordError(f"norm_bb {list(corners.shape)}, not [regions, 6]")
+            raise BrokenRecordError(f"norm_bb has shape {list(corners.shape)}, not [regions, 6]")
         return Found(name, features, corners[:, :4], arrays["conf"].reshape(-1) if "conf" in arrays else None)
     if "bbox" not in arrays:
         return Found(name, features)
     boxes = arrays["bbox"]
     if boxes.ndim != 2 or not {"image_w", "image_h"} <= arrays.keys():
-        raise BrokenRecordError("bbox is not [regions, 4], or image_w or image_h is missing")
+        raise BrokenRecordError("bbox does not have shape [regions, 4], or image_w or image_h is missing")
     if features.ndim == 2 and features.shape[0] != len(boxes) == features.shape[1]:
         features = features.T
     return Found(name, features, relative(boxes, float(arrays["image_w"]), float(arrays["image_h"])))
@@ -92,16 +92,16 @@ def _of_split(file: Path, report: OnProblem) -> Iterator[Found]:
     captions = _lines(file.with_name(split + _CAPTIONS))
     ids = _lines(file.with_name(split + _IDS))
     if captions and len(captions) % _REPEATED:
-        raise DataError(f"{file}: {len(captions)} captions beside it, and not five for each image")
+        raise DataError(f"{file}: has {len(captions)} captions beside it, not five for each image")
     step = _REPEATED if captions and len(captions) == len(features) else 1
     images = len(features) // step
     if captions and len(captions) != _REPEATED * images:
         raise DataError(
-            f"{file}: {len(features)} images, and {len(captions)} captions beside it",
-            "There must be five captions for each image, or each feature five times.",
+            f"{file}: has {len(features)} images, but {len(captions)} captions beside it",
+            "There must be five captions for each image, or each feature must occur five times.",
         )
     if ids and len(ids) not in (images, len(features)):
-        raise DataError(f"{file}: {images} images, and {len(ids)} ids beside it")
+        raise DataError(f"{file}: has {images} images, but {len(ids)} ids beside it")
     for number in range(images):
         place = f"{file}:{number * step}"
         name = decoded(ids[number * (len(ids) // images)]).strip() if ids else f"{split}-{number:06d}"
@@ -122,7 +122,9 @@ def _mapped(file: Path) -> Floats:
     except _FAULTS as error:
         raise DataError(f"{file}: a damaged .npy: {error}", "Copy or download it again.") from error
     if features.ndim not in (2, 3) or not np.issubdtype(features.dtype, np.floating):
-        raise DataError(f"{file}: {features.dtype} {list(features.shape)}, not [images, regions, dim]")
+        raise DataError(
+            f"{file}: is {features.dtype} with shape {list(features.shape)}, not floats [images, regions, dim]"
+        )
     return features
 
 

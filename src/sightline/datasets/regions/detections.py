@@ -33,19 +33,19 @@ class Found:
 
     def __post_init__(self) -> None:
         if self.features.ndim != 2 or not self.features.size:
-            raise BrokenRecordError(f"features {list(self.features.shape)}, not [regions, numbers]")
+            raise BrokenRecordError(f"features have shape {list(self.features.shape)}, not [regions, numbers]")
         count = len(self.features)
         if self.boxes is not None and self.boxes.shape != (count, 4):
-            raise BrokenRecordError(f"boxes {list(self.boxes.shape)} for {count} regions")
+            raise BrokenRecordError(f"boxes have shape {list(self.boxes.shape)} for {count} regions")
         if self.confidence is not None and self.confidence.shape != (count,):
-            raise BrokenRecordError(f"confidences {list(self.confidence.shape)} for {count} regions")
+            raise BrokenRecordError(f"confidences have shape {list(self.confidence.shape)} for {count} regions")
         for what in ("features", "boxes", "confidence"):
             numbers = getattr(self, what)
             if numbers is not None and not np.isfinite(numbers).all():
-                raise BrokenRecordError(f"{what} that are not finite numbers")
+                raise BrokenRecordError(f"{what}: some numbers are not finite")
         if self.boxes is not None and (self.boxes[:, :2] > self.boxes[:, 2:]).any():
             raise BrokenRecordError(
-                "a box whose right or bottom edge is before its left or top edge; the order is left, top, right, bottom"
+                "a box has its right or bottom edge before its left or top edge; the order is left, top, right, bottom"
             )
 
 
@@ -64,10 +64,10 @@ class Keep:
     def __post_init__(self) -> None:
         if not 1 <= self.fewest <= self.most:
             raise DataError(
-                f"at least {self.fewest} and at most {self.most} regions of an image", "Give 1 <= fewest <= most."
+                f"cannot keep from {self.fewest} to {self.most} regions per image", "Set 1 <= fewest <= most."
             )
         if not 0 <= self.confidence <= 1:
-            raise DataError(f"the confidence cannot be {self.confidence:g}", "Give a probability, from 0 to 1.")
+            raise DataError(f"the confidence cannot be {self.confidence:g}", "Use a probability from 0 to 1.")
 
     def __call__(self, found: Found) -> Found:
         """Return the image with only the selected regions."""
@@ -92,6 +92,6 @@ RegionReader = Callable[[Path, OnProblem], Iterator[Found]]
 def relative(boxes: Floats, width: float, height: float) -> npt.NDArray[np.float32]:
     """Convert boxes in pixels, [n, 4] or with more columns, to coordinates relative to the image size."""
     if not (width > 0 and height > 0):
-        raise BrokenRecordError(f"an image of {width:g} x {height:g} pixels")
+        raise BrokenRecordError(f"the image cannot have {width:g} x {height:g} pixels")
     sides = np.array([width, height, width, height], dtype=np.float32)
     return np.asarray(boxes[:, :4], dtype=np.float32) / sides

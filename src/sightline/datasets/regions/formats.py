@@ -30,9 +30,9 @@ def read_regions(path: str | Path, on_problem: OnProblem | None = None) -> Itera
     reader, place = _reader_of_folder(place) if place.is_dir() else (_reader_of_file(place), place)
     if reader is None:
         raise DataError(
-            f"{path}: not region features of a known format",
-            "Give a .tsv of bottom-up attention or Oscar, a .pt of Oscar, an .h5 of M3P, a folder of .npz files or of "
-            "VSE++'s and SCAN's *_ims.npy, or the folder of UNITER's data.mdb. For images, use --detector.",
+            f"{path}: not region features in a known format",
+            "Use a .tsv from bottom-up attention or Oscar, a .pt from Oscar, an .h5 from M3P, a folder of .npz files "
+            "or of *_ims.npy files from VSE++ or SCAN, or the folder of UNITER's data.mdb. For images, use --detector.",
         )
     return reader(place, on_problem or stop_at)
 

@@ -49,7 +49,7 @@ def whole_part(building: Path, made_of: str) -> tuple[StoreSpec, Lines] | None:
     begun = json.loads((building / BEGUN_FILE).read_text(encoding="utf-8"))
     if begun["made_of"] != made_of:
         raise DataError(
-            f"{building}: was started with other arguments: {begun['made_of']}",
+            f"{building}: was started with different arguments: {begun['made_of']}",
             "Continue with the same arguments, delete it, or choose another --out.",
         )
     empty = StoreSpec(**begun["spec"])

@@ -51,9 +51,9 @@ class RegionStore:
         """Open a store's folder and check the sizes of its files."""
         folder = Path(folder)
         try:
-            spec = settings.read(StoreSpec, folder / SPEC_FILE, "region store", FORMAT, DataError, "Make it again.")
+            spec = settings.read(StoreSpec, folder / SPEC_FILE, "region store", FORMAT, DataError, "Create it again.")
         except FileNotFoundError as error:
-            raise DataError(f"{folder}: not a store of regions: it has no {SPEC_FILE}") from error
+            raise DataError(f"{folder}: not a region store: it has no {SPEC_FILE}") from error
         return cls(folder, spec)
 
     def records(self, report: OnProblem) -> Iterator[Record]:
@@ -75,7 +75,7 @@ class RegionStore:
         match told:
             case [int(first), int(count)] if 0 <= first < first + count <= self.spec.regions:
                 return first, count
-        raise BrokenRecordError(f"'regions' is {shown(told)}, not the first and how many of {self.spec.regions}")
+        raise BrokenRecordError(f"'regions' is {shown(told)}, not [first, count] within {self.spec.regions} regions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class RegionSlice:
             opened = _opened(self.store, status.st_mtime_ns, status.st_ino)
         except (OSError, DataError) as error:
             said = error.what if isinstance(error, DataError) else str(error)
-            raise MediaError(self.name, f"its store cannot be opened: {said}", "Make the store again.") from error
+            raise MediaError(self.name, f"its store cannot be opened: {said}", "Create the store again.") from error
         own = slice(self.first, self.first + self.count)
         return region_bytes(opened.features[own], None if opened.boxes is None else opened.boxes[own])
 
@@ -125,7 +125,7 @@ def _mapped(path: Path, dtype: str, shape: tuple[int, int]) -> Floats:
     try:
         size = path.stat().st_size
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}", "Make the store again.") from error
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}", "Create the store again.") from error
     if size != expected or not expected:
-        raise DataError(f"{path}: has {size:,} bytes instead of {expected:,}", "Make the store again.")
+        raise DataError(f"{path}: has {size:,} bytes instead of {expected:,}", "Create the store again.")
     return np.memmap(path, dtype=dtype, mode="r", shape=shape)

@@ -49,7 +49,7 @@ def read_m3p(path: Path, report: OnProblem) -> Iterator[Found]:
             lacking = {"image_id", "wh", "features"} - file.keys()
             boxes = next((file[key] for key in ("bbox", "boxes") if key in file), None)
             if lacking or boxes is None:
-                raise DataError(f"{path}: lacks {', '.join(sorted(lacking)) or 'bbox'}", "Give an .h5 file of M3P's.")
+                raise DataError(f"{path}: lacks {', '.join(sorted(lacking)) or 'bbox'}", "Use an .h5 file from M3P.")
             for row in range(len(file["image_id"])):
                 try:
                     yield _m3p(file, boxes, row)
@@ -63,7 +63,7 @@ def _m3p(file: Any, boxes: Any, row: int) -> Found:
     name = file["image_id"][row]
     count = int(file["num_boxes"][row]) if "num_boxes" in file else None
     if count is not None and not 0 < count <= file["features"].shape[1]:
-        raise BrokenRecordError(f"num_boxes is {count} of {file['features'].shape[1]}")
+        raise BrokenRecordError(f"num_boxes is {count}, but the file has room for {file['features'].shape[1]}")
     height, width = (float(side) for side in file["wh"][row])
     features = np.asarray(file["features"][row][:count])
     corners = relative(np.asarray(boxes[row][:count], dtype=np.float32), width, height)
@@ -81,7 +81,9 @@ def _loaded(path: Path) -> Mapping[Any, Any]:
     except Exception as error:  # damaged files raise many kinds of exceptions
         raise DataError(f"{path}: torch cannot load it: {error}", _COPY) from error
     if not isinstance(loaded, dict):
-        raise DataError(f"{path}: {type(loaded).__name__}, not features by image", "Give a file of Oscar's.")
+        raise DataError(
+            f"{path}: {type(loaded).__name__}, not a mapping from images to features", "Use a file from Oscar."
+        )
     return loaded
 
 

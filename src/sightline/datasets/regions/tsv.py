@@ -36,7 +36,7 @@ def read_oscar_lines(path: Path, report: OnProblem) -> Iterator[Found]:
 def with_boxes_at_the_end(name: str, both: Floats) -> Found:
     """Split Oscar's features [n, dim + 6] into features and boxes."""
     if both.ndim != 2 or both.shape[1] <= OSCAR_BOX:
-        raise BrokenRecordError(f"features {list(both.shape)}, not [regions, numbers and six of a box]")
+        raise BrokenRecordError(f"features have shape {list(both.shape)}, not [regions, numbers plus six for the box]")
     return Found(name, both[:, :-OSCAR_BOX], both[:, -OSCAR_BOX:-2])
 
 
@@ -94,5 +94,5 @@ def _array(text: str, rows: int, what: str) -> Floats:
     except (binascii.Error, ValueError) as error:
         raise BrokenRecordError(f"{what} are not base64: {error}") from error
     if not data or len(data) % (4 * rows):
-        raise BrokenRecordError(f"{what} have {len(data)} bytes, not a multiple of {rows} regions")
+        raise BrokenRecordError(f"{what} have {len(data)} bytes, which do not divide into {rows} regions")
     return np.frombuffer(data, dtype="<f4").reshape(rows, -1)

@@ -127,7 +127,7 @@ class _Writer:
         alone = _alone(found)
         before = self.spec or replace(alone, images=0, regions=0)
         if replace(alone, images=0, regions=0) != replace(before, images=0, regions=0):
-            raise BrokenRecordError(f"regions of {_said(alone)}, but the earlier ones are of {_said(before)}")
+            raise BrokenRecordError(f"regions have {_said(alone)}, but earlier ones have {_said(before)}")
         self._features.write(np.ascontiguousarray(found.features, dtype=alone.dtype).tobytes())
         if found.boxes is not None:
             self._boxes.write(np.ascontiguousarray(found.boxes, dtype=np.float32).tobytes())

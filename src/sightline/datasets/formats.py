@@ -21,7 +21,7 @@ from sightline.errors import DataError
 from sightline.media import find_images
 
 Reader = Callable[[Path, Path | None, OnProblem], Iterator[Record]]
-"""Reads one file or folder, given its path, the folder of its images (or None) and the problem callback."""
+"""Reads one file or folder, given its path, its image folder (or None) and the problem callback."""
 
 READERS: dict[str, Reader] = {
     "shards": read_shard,

@@ -1,4 +1,4 @@
-"""Batches from several sources: each batch comes from one source, in fixed shares; seed and step alone decide it."""
+"""Batches from several sources: each batch comes from one source, in fixed shares; seed and step alone determine it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

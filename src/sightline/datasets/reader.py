@@ -52,8 +52,7 @@ def read(
 
     path: a file, a folder, or several files by pattern (`dir/coco-train-*.tar`) or range (`dir/coco-{000..004}.tar`).
     split: read only this split: `train`, `val`, `test` or the data set's own name for a split.
-    images: the folder of the images, for formats that store only their names. Images are not checked until they are
-    opened.
+    images: the image folder, for formats that store only file names. Images are not checked until they are opened.
     on_problem: called for each broken record, which is then skipped; by default the first one raises `DataError`.
 
     Raises `DataError` at once for a path that is missing or not recognised, and at the end if there were no records.

@@ -26,7 +26,7 @@ class Sampler:
     """The batches of every epoch of a training run.
 
     captions_per_image: the number of captions of each image, [images].
-    draw: "pairs" (`shuffled_pairs`), "unique" (the same, no image twice in a batch), "one" (`one_caption`) or "all"
+    draw: "pairs" (`shuffled_pairs`), "unique" (the same, but no image twice in a batch), "one" (`one_caption`) or "all"
         (`all_captions`, where `batch_size` counts images).
     drop_last: drop batches that are not full, so that every batch has the same number of negatives.
 

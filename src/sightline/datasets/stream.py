@@ -73,7 +73,7 @@ class StreamBatch(NamedTuple):
 
 
 class StreamSampler:
-    """Draws the batches of an epoch from a stream. Every item but the last few is in one batch of an epoch.
+    """Draws the batches of an epoch from a stream. In an epoch, every item but the last few is in exactly one batch.
 
     Files are read in a different order in each epoch. Their items (captions or, for draw "one" and "all", images) then
     pass through a buffer: each place in a batch gets a random item from the buffer, where the next item of the stream

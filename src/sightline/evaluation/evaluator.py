@@ -71,8 +71,7 @@ def evaluate(
 ) -> Evaluation:
     """Measure how well `model` finds images by caption and captions by image; see `sightline.evaluate`.
 
-    Captions are read with the model's text graph for `lang`, if it has one. Otherwise, and if they are translated, its
-    main one reads them.
+    Captions are read by the model's text graph for `lang` or, if it has none or they are translated, by its main one.
 
     shared: the images, if they are already encoded. top: how many results to keep per query, in `folds`.
 
@@ -136,7 +135,7 @@ def evaluate(
 
 
 def _reading(model: Model, lang: str) -> Model:
-    """The model for captions in a language; if it does not read the language, as it is."""
+    """The variant of a model for captions in a language; the model itself if it does not read that language."""
     return model.for_language(lang) if lang in model.languages else model
 
 

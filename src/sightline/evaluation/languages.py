@@ -18,8 +18,8 @@ from sightline.evaluation.test_set import Questions
 class Languages(Recalls):
     """The evaluations in each of several languages. The combined numbers are means over the languages.
 
-    If a language has captions for only some of the images, it is evaluated on those. Galleries then differ in size,
-    which is in `images` of each evaluation.
+    If a language has captions for only some of the images, it is evaluated on those. Galleries then differ in size: see
+    `images` of each evaluation.
     """
 
     evaluations: Mapping[str, Evaluation]
@@ -66,7 +66,7 @@ def evaluate_languages(
         raise EvaluationError(f"the languages cannot be {list(languages)}", "Specify at least one, and each only once.")
     asks = protocol_named(options.get("protocol", "karpathy")).asks
     for lang in languages:
-        Questions.of(records, lang, distractors, skip_missing_language=True, asks=asks)  # fail before the long work
+        Questions.of(records, lang, distractors, skip_missing_language=True, asks=asks)  # fail early
     sources = [record.image for record in (*records, *distractors)]
     needs = Needs(fragments=bool(late), states=bool(rerank) and options.get("matcher") is None)
     batch_size = usual_batch(model) if batch_size is None else batch_size

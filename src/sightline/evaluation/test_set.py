@@ -74,7 +74,7 @@ class Questions:
         )
 
     def caption_names(self) -> list[str]:
-        """The name of every caption in files: the key of its image, and its number among the image's captions."""
+        """The name of every caption in result files: its image's key, and its number among that image's captions."""
         first = np.searchsorted(self.image_of, self.image_of)
         numbers = np.arange(len(first)) - first
         return [f"{self.keys[image]}#{number}" for image, number in zip(self.image_of, numbers, strict=True)]

@@ -1,6 +1,6 @@
 """The operators of a bundle's graphs in torch: one function per operator, by its ONNX name.
 
-A function gets the operator's attributes and its inputs, None for an omitted one. Inputs that it reads on the host,
+A function takes the operator's attributes and its inputs; an omitted input is None. Inputs that it reads on the host,
 such as a shape, are declared at registration. Normalisations, reductions and softmax work in float32.
 """
 

@@ -77,7 +77,7 @@ def in_two_digits(vectors: Tensor) -> Rounded:
 def quantize_queries(queries: Tensor, is_whole: bool, error: float) -> tuple[Rounded, Tensor]:
     """Quantise queries [n, dim], and bound how far a cosine may exceed the score of the quantised vectors [n].
 
-    error: the largest norm of the difference between a vector and its copy. The bound is by Cauchy-Schwarz.
+    error: the largest norm of the difference between a vector and its copy. The bound follows from Cauchy-Schwarz.
     """
     asked = in_two_digits(queries) if is_whole else Rounded(queries.half())
     lost, length = (torch.linalg.vector_norm(part, dim=1) for part in (queries - asked.restored(), queries))

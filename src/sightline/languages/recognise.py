@@ -16,11 +16,11 @@ from sightline.languages.features import features
 from sightline.languages.scripts import LATIN, foreign_letters, script_counts, scripts_of
 
 _HERE = Path(__file__).parent
-_FOREIGN = 2  # letters of another script than Latin that decide; fewer may be symbols, such as µ
+_FOREIGN = 2  # non-Latin letters that decide the script; fewer may be symbols, such as µ
 _IDEOGRAPHS = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL")  # a single one may be a word
-_LEAST_LETTERS = 3  # that a language can be recognised by
+_LEAST_LETTERS = 3  # the fewest letters to recognise a language by
 _MARGIN = 0.5
-"""How much higher than the main language another one must score, because most shared words are the main one's."""
+"""How much higher another language must score than the main one, to which shared words mostly belong."""
 
 _KNOWN_MARGIN = 4.0
 """The same, if the model knows all words of the query in its main language."""
@@ -29,11 +29,11 @@ _SINGLE_MARGIN = 2.0
 """The same for a single word, which is often a name."""
 
 
-_PER_FOREIGN, _MOST_FOREIGN = 3.0, 2  # what a letter costs a language that does not use it, and for how many it counts
+_PER_FOREIGN, _MOST_FOREIGN = 3.0, 2  # penalty for a letter that a language does not use; most that count
 
 
 class Table(NamedTuple):
-    """The weights int8 [rows, languages], in memory only where they are read; the scale and the bias [languages]."""
+    """The weights, int8 [rows, languages], memory-mapped; their scale; and the bias [languages]."""
 
     columns: dict[str, int]
     weights: np.ndarray
@@ -41,7 +41,7 @@ class Table(NamedTuple):
     bias: Float64Array
 
     def scores(self, text: str, languages: Sequence[str]) -> Float64Array:
-        """The logits [languages] that a text is in each of these languages; only differences mean something."""
+        """The logits [languages] that a text is in each of these languages; only their differences are meaningful."""
         chosen = [self.columns[lang] for lang in languages]
         rows = features(text)
         total = self.weights[rows].sum(axis=0, dtype=np.int64)[chosen]
@@ -52,7 +52,7 @@ class Table(NamedTuple):
 
 @cache
 def table() -> Table:
-    """The table of the package; opening it reads a page or two of it."""
+    """The table in the package; opening it reads only a page or two."""
     about = json.loads((_HERE / "table.json").read_text(encoding="utf-8"))
     weights = np.load(_HERE / "table.npy", mmap_mode="r")
     columns = {lang: column for column, lang in enumerate(about["languages"])}
@@ -60,7 +60,7 @@ def table() -> Table:
 
 
 def recognise(text: str, languages: Sequence[str], is_known: Callable[[str], bool] = lambda text: False) -> str:
-    """The most likely language of a text among these, the main one first; the main one in case of doubt.
+    """The most likely of these languages (the main one first) for a text; the main one if in doubt.
 
     is_known: whether the model knows all words of a text in its main language.
 

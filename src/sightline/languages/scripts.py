@@ -24,7 +24,7 @@ ACCENTED: Mapping[str, str] = {
     "no": "æøåéòôê", "pl": "ąćęłńóśźż", "pt": "áâãàçéêíóôõúü", "ro": "ăâîșşțţ", "sk": "áäčďéíĺľňóôŕšťúýž",
     "sv": "åäöéà", "tr": "çğıöşüâîû",
 }  # fmt: skip
-"""The letters of languages in Latin script besides a to z. Others occur in loanwords and names, if at all."""
+"""The letters of languages in Latin script besides a to z. Other letters occur only in loanwords and names."""
 
 _SCRIPTS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("ar", "fa", "ur"), ("ARABIC",)),
@@ -64,7 +64,7 @@ def foreign_letters(text: str, lang: str) -> int:
 
 
 def is_unspaced(text: str) -> bool:
-    """Whether a text has characters of Chinese, Japanese or Thai, which are written without spaces between words."""
+    """Whether a text contains Chinese, Japanese or Thai, which are written without spaces between words."""
     return _UNSPACED.search(text) is not None
 
 

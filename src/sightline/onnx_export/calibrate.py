@@ -39,15 +39,15 @@ def finish(
     progress: Progress | None = None,
     on_problem: OnProblem | None = None,
 ) -> BundleSpec:
-    """Choose the fusion's weight and fit the relevance of a bundle on held-out records; rewrites its spec.
+    """Choose a bundle's fusion weight and fit its relevance on held-out records; rewrites its spec.
 
     The weight is the one with the highest sum of recalls at 1, 5 and 10 in both directions; the bundle reranks by
     default if that sum is not lower than without reranking. Records with a label are not used for that. Relevance is
     fitted to everything that captions and labels say about the images (see `relevance_truth`). Unreadable images are
     skipped, and `on_problem` is called for each.
 
-    trained_on: captions that the model was trained on, whose words it therefore knows; without any, it knows the words
-    in the spec.
+    trained_on: captions that the model was trained on, whose words it therefore knows; if empty, it knows the words in
+    the spec.
     """
     folder = Path(folder)
     bundle = Bundle.open(folder)

@@ -99,12 +99,13 @@ def export(
     A failure leaves nothing behind. The graphs have a dynamic batch size and, for texts and regions, a dynamic length.
     Only trained abilities are exported.
 
-    precision: that of the weights. four_bits: with int8, a pattern; modules whose path matches it get four-bit weights.
+    precision: the type of the weights. four_bits: with int8, a pattern; modules whose path matches it get four-bit
+        weights.
     images: with int8, about a hundred typical images as pixels [images, 3, size, size]; they make the image graph
         faster (see `fix_ranges`).
-    held_out: captions not trained on, to round four-bit weights and to calibrate the bundle (see
-        `finish`); without them, the bundle reranks only on request. progress: called while calibrating.
-        on_problem: called for each unreadable held-out image.
+    held_out: captions not trained on, to round four-bit weights and to calibrate the bundle (see `finish`); without
+        them, the bundle reranks only on request.
+    progress, on_problem: called during calibration, the latter for each unreadable held-out image.
     trained_on: captions that the model was trained on; the bundle stores their words, to know which ones it can read.
     """
     with _in_place_of(Path(out).resolve()) as building:

@@ -1,4 +1,4 @@
-"""Adding a fast image graph to a bundle: a smaller image encoder whose vectors are in the space of the bundle's own."""
+"""Adding a fast image graph to a bundle: a smaller image encoder with the same vector space."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

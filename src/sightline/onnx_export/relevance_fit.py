@@ -21,14 +21,14 @@ COLLECTION, DRAWS = 300, 5
 """The size of the random collections used to choose the line, and how many are drawn for each query."""
 
 TYPICAL, MOST = 4_000, 8.0
-"""The size of collection that relevance is fitted for, and the limit on how far that may be from the data of a fit."""
+"""The collection size that relevance is fitted for, and the largest factor by which a fit scales its data up to it."""
 
 _LONG, _RARE = 1.5, 6.0
 """How steeply the weight of wrong images rises with the length of a query, and with the rarity of its words."""
 
 _NEARLY = 0.01  # accuracy this close to the best is as good
 LINES = tuple(round(0.3 + 0.05 * step, 2) for step in range(9))
-"""Lines to choose from; with a lower one, too many of the matches for a common noun would be wrong."""
+"""Lines (minimum relevance) to choose from; with a lower one, too many matches for common nouns would be wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +180,8 @@ def _kinds(judged: Iterable[JudgedQuery]) -> Iterator[QueryKind]:
 def _logistic(rows: Float64Array, truth: Float64Array, weights: Float64Array, steps: int = 100) -> Float64Array:
     """Weights [features] and bias of a logistic regression, by Newton's method.
 
-    Features are brought to zero mean and unit variance, so that any range converges; a tiny pull towards zero keeps the
-    weights finite if pairs are perfectly separable, and that of a constant feature at zero.
+    Features are scaled to zero mean and unit variance, so that any range converges; slight regularisation keeps the
+    weights finite if pairs are perfectly separable, and the weight of a constant feature at zero.
     """
     middle, spread = rows.mean(axis=0), rows.std(axis=0)
     spread[spread < 1e-9] = 1.0

@@ -93,7 +93,7 @@ class Captions:
             yield int(self._image[number]), self._texts[number]
 
     def mentions(self, terms: Iterable[str]) -> Int64Array:
-        """How many captions of each image [images] have one of these words or phrases."""
+        """How many captions of each image [images] contain one of these words or phrases."""
         found = {number for term in terms for number in self._having(term)}
         return self._per_image(found)
 
@@ -155,7 +155,7 @@ class Noun:
 
     @cached_property
     def plurals(self) -> tuple[str, ...]:
-        """The terms that can only mean several."""
+        """The terms that can only mean more than one."""
         regular = {f"{term}{end}" for term in self.terms for end in ("s", "es")}
         regular |= {f"{term.removesuffix('y')}ies" for term in self.terms}
         return tuple(term for term in self.terms if term != self.text and (term in regular or term in _IRREGULAR))
@@ -212,7 +212,7 @@ def phrase_queries(captions: Captions, asked: Sequence[Noun] | None = None) -> I
 
 
 def _only_one(captions: Captions, noun: Noun) -> BoolArray:
-    """Which images [images] show one of a noun: two captions say so, and none hints at more."""
+    """Which images [images] show exactly one of a noun: two captions say so, and none hints at more."""
     singular = [term for term in noun.terms if term not in noun.plurals]
     open_ = captions.mentions((*noun.plurals, *_SEVERAL, *NUMBERS))
     found: BoolArray = (captions.together(_ONE, singular) >= 2) & (open_ == 0)
@@ -317,7 +317,7 @@ def _wider(words: frozenset[str]) -> list[str]:
 
 
 def _heads(words: frozenset[str], captions: Captions) -> list[str]:
-    """The last part of a compound whose parts are words of captions: `tub` of `bathtub`."""
+    """The last part of a compound, if captions contain both parts as words: `tub` in `bathtub`."""
     parts = [(word[:cut], word[cut:]) for word in words for cut in range(_PART, len(word) - _PART + 1)]
     return [last for first, last in parts if captions.has(first) and captions.has(last)]
 

@@ -1,4 +1,4 @@
-"""The graphs of students: a fast image graph, and a text graph for further languages, with int8 weights."""
+"""Student graphs: a fast image graph, and a text graph for more languages, with int8 weights."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from sightline.onnx_export.samples import image_samples
 
 
 def write_image_graph(student: ImageStudent, images: Float32Array, folder: Path) -> Path:
-    """Write `image.onnx` into a folder; images: about a hundred typical ones, [images, 3, size, size]."""
+    """Write `image.onnx` into a folder; images: about a hundred typical images, [images, 3, size, size]."""
     folder.mkdir(parents=True, exist_ok=True)
     size = images.shape[-1]
     with torch.inference_mode():
@@ -28,7 +28,7 @@ def write_text_graph(
 ) -> Path:
     """Write `text.onnx` and `tokenizer.json` into a folder.
 
-    texts: some hundreds of typical ones, by which weights are rounded. four_bits: as in `quantize`.
+    texts: a few hundred typical texts, used to round the weights. four_bits: as in `quantize`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tokens = tokenizer(list(texts[:2]))

@@ -70,7 +70,7 @@ class Cascade:
     """The stages of a model over the items of a store. Thread-safe.
 
     fast_relevance: the relevance of items that the model's fast image graph encoded, if it was fitted; not used for
-        texts in languages that it was not fitted for, for which the model has none.
+        texts in languages that it was not fitted for.
     """
 
     model: Model
@@ -111,7 +111,7 @@ class Cascade:
         return self._ranking(encoded, candidates, plan, scope, watch)
 
     def run_together(self, texts: Sequence[str], k: int, scope: Scope = EVERYTHING) -> list[Ranking]:
-        """Answer many texts by the first stage alone, with the same results as `run`, but faster.
+        """Answer many texts with the first stage alone: the same results as from `run`, but faster.
 
         The reported time of each is that of the whole batch.
         """

@@ -15,7 +15,7 @@ def in_language(model: Model, lang: str | None, *texts: str | None) -> tuple[Mod
 
 
 def language_of(text: str | None, model: Model) -> str | None:
-    """The language of a text among those that a model reads, its main one in case of doubt; None if it names none."""
+    """The language of a text among those that a model reads, or its main one if in doubt; None if it names none."""
     languages = model.languages
     if text is None or not languages or MANY_LANGUAGES in languages:
         return None

@@ -10,7 +10,7 @@ from sightline.errors import ModelError
 from sightline.retrieval.product import product
 from sightline.stores.base import QuantizedRows
 
-_FEW = 16  # numpy's reduceat is fast for so many columns
+_FEW = 16  # columns; up to this many, numpy's reduceat is fast
 
 
 def words_with_images(words: Float32Array, images: QuantizedRows) -> Float32Array:

@@ -31,7 +31,7 @@ class SearchOptions:
     duplicates: `fold` shows images that look the same as one result, `show` shows all.
     lang: the language of `text` and `not_`, such as `de`; None to recognise it. See `language.in_language`.
 
-    Options left at None default to what the model says; see `stages.resolve`.
+    Options left at None take the model's defaults; see `stages.resolve`.
     """
 
     text: str | None = None

@@ -1,4 +1,4 @@
-"""The relevance of results: that of the pair of query and item or, in older bundles, relative to the whole gallery."""
+"""The relevance of results: of each query-item pair by itself or, in older bundles, relative to the whole gallery."""
 
 from collections.abc import Mapping
 

@@ -20,7 +20,7 @@ class Hit:
     relevance: the probability that it is what was asked for; None if the model has no relevance.
     text, line, key: for a text, its content, its line number, and its id in the file.
     copies: other files with exactly the same content. folded: files that show the same image, slightly changed.
-    width, height: in pixels. taken: when it was taken, in ISO 8601. duration: that of a video, in seconds.
+    width, height: in pixels. taken: when it was taken, in ISO 8601. duration: the length of a video in seconds.
     moments: the times, in seconds, of a video's best-matching moments, best first.
     quote: a line of text in the image that contains words of the query. If this text determined the rank, the hit's
         stage is `text` and its relevance is unknown.

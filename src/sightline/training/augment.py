@@ -23,8 +23,8 @@ class Augment:
     aspect: the largest factor by which a crop's aspect ratio may differ from the image's, in either direction.
     colour: brightness, contrast and saturation are each multiplied by 1 - colour to 1 + colour; 0 disables this.
         Hue is not changed, because captions name colours.
-        views: for a frozen image tower, how many augmented versions of each image to encode before training; each step
-            draws from these. 0 runs the tower on a newly augmented version at every step.
+    views: for a frozen image tower, how many augmented versions of each image to encode before training; each step
+        draws from these. 0 runs the tower on a newly augmented version at every step.
 
     >>> images = torch.randint(256, (4, 3, 8, 8), dtype=torch.uint8)
     >>> seen = Augment(crop=0.5, colour=0.2)(images, torch.Generator().manual_seed(0))

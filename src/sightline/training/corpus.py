@@ -59,7 +59,7 @@ class Corpus(CaptionTable):
 
     @cached_property
     def decoder(self) -> Decoder:
-        """The decoder of the model's input images."""
+        """The decoder for the model's input images."""
         return Decoder(self.preprocess)
 
     @property

@@ -101,7 +101,7 @@ class DataRecipe:
     named splits, only its train split is used, so that nobody trains on a test set by naming the whole file.
     sources: instead of `train`, several sources to draw batches from in turn; see `SourceRecipe`.
     val: data sets, or several named sets; see `ValidationSetRecipe`.
-    draw: "pairs" (every caption once per epoch), "unique" (the same, no image twice in a batch), "one" (every image
+    draw: "pairs" (every caption once per epoch), "unique" (the same, but no image twice in a batch), "one" (every image
     once per epoch, with one of its captions) or "all" (every image once, with all of its captions).
     lang: the language of the captions, or several languages to mix.
     batch_size: captions in a batch; for "all", images.
@@ -112,7 +112,8 @@ class DataRecipe:
     listed here, are not negatives of each other. An image and its own captions are always positives.
     positives: "image" (only an image's own captions are positives) or "label" (so are those of all images with its
     label).
-    neighbours: in later epochs, a batch has similar images, each with one caption; only for draw "unique" or "one".
+    neighbours: in later epochs, batches consist of similar images, each with one caption; only for draw "unique" or
+        "one".
     streaming: read the data (shards or JSON Lines) file by file in every epoch, for data larger than memory.
     shuffle_buffer: with streaming, how many captions (images, for draw "one" and "all") are shuffled at a time; the
     order of the files is shuffled as well.

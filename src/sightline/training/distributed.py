@@ -32,7 +32,7 @@ class World:
         return self.rank == 0
 
     def share(self, count: int) -> slice:
-        """The share of `count` rows that belongs to this process; shares differ by at most one row."""
+        """The rows of `count` that belong to this process; processes differ by at most one row."""
         return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
 
     def gather(self, rows: Tensor, count: int) -> Tensor:

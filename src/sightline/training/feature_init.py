@@ -24,8 +24,9 @@ def init_from_features(
 ) -> None:
     """Initialise the losses that need it from the fragments of up to 512 images, spread over the corpus.
 
-    seen: cached features of the image tower, or regions. All processes use the result of the leading one, so that their
-    classes agree.
+    All processes copy the result of the leading one, so that they have the same classes.
+
+    seen: cached features of the image tower, or regions.
     """
     asking = [one for one in losses.values() if isinstance(one, Loss) and one.needs_features]
     if not asking:

@@ -39,7 +39,7 @@ def describe(
 
 
 def _counts(recipe: Recipe, records: Sequence[Record]) -> dict[str, Any]:
-    """The numbers of images and captions of a source, unless it is streamed, so that they are unknown."""
+    """The numbers of images and captions in a source; unknown if it is streamed."""
     if recipe.data.streaming:
         return {"streamed": True}
     captions = sum(len(captions_in_any(record, recipe.data.lang)) for record in records)

@@ -40,15 +40,15 @@ class Recipe:
     """A training run.
 
     name: the name of the run and of its folder, runs/NAME.
-    data, schedule, optimizer, validation, checkpoint, log, augment, average, lora, blend: tables of their own, below.
+    data, schedule, optimizer, validation, checkpoint, log, augment, average, lora, blend: see its table below.
     seed: the seed of all random numbers.
-    model: either `start` (the model to continue from: the folder of a checkpoint or of a published model such as CLIP,
-    or `hf:NAME`; with `add`, the settings of a matcher to add to a checkpoint that has none), or `kind`
+    model: either `start` (the model to continue from: a checkpoint folder, the folder of a published model such as
+    CLIP, or `hf:NAME`; with `add`, the settings of a matcher to add to a checkpoint that has none), or `kind`
     ("dual_stream", "single_stream") and the settings of that kind.
     losses: the losses, by names of your choice, each with `loss` (triplet, contrastive, matching, listwise, distill,
     relation, matryoshka, masked_words, masked_fragments, or your own as `my_module:MyLoss`), `weight`, `begin` and
-    `end` (to be active only between these fractions of all steps), `sources` (to be active only in batches from
-    these), and that loss's own settings.
+    `end` (the loss is active only between these fractions of all steps), `sources` (it is active only in batches from
+    these sources), and that loss's own settings.
     teacher: the teacher that distill losses learn from.
     imports: Python modules to import first, including ones in the current folder; `my_module:MyEncoder` makes
     checkpoints with an encoder of your own readable.

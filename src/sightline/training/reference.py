@@ -53,7 +53,7 @@ _HEAD = ["| key | default | meaning |", "|---|---|---|"]
 
 
 def reference() -> str:
-    """The whole page."""
+    """The page, as Markdown."""
     parts = [_INTRODUCTION, *(_table(name, kind) for name, kind in TABLES.items())]
     parts.append("## Losses\n\nIn `[losses.NAME]`, beside `loss`, `weight`, `begin`, `end` and `sources`:\n")
     parts += [_loss(name, kind) for name, kind in LOSSES.items()]

@@ -1,8 +1,8 @@
-"""The folder of a run: its recipe, its log, its best checkpoint and its last state.
+"""A run's folder: its recipe, its log, its best checkpoint and its last state.
 
 recipe.json    the recipe of the run
 provenance.json  data, initial weights, and the code and machine of each part of the run
-log.jsonl      a line for every step
+log.jsonl      one line per step
 best/          the best checkpoint on the validation data, and its result (validation.json); at the end of the run also
                the result of each trained ability by itself ("heads")
 last/          the state to resume from
@@ -30,7 +30,7 @@ _MAY_CHANGE = ("schedule.steps:", "schedule.epochs:", "checkpoint.", "log.")  # 
 
 
 class RunFolder:
-    """The folder of a run. Only the leading process writes to it."""
+    """A run's folder. Only the leading process writes to it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

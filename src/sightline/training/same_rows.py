@@ -13,7 +13,7 @@ _NONE = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class SameRule:
-    """Which rows are never negatives: those with an equal caption, or with the same label.
+    """Which rows are never negatives of each other: those with the same caption, or with the same label.
 
     label_positive: captions with the same label are positives too.
     """

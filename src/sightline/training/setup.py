@@ -51,7 +51,7 @@ def _captioned(source: SourceRecipe, records: list[Record]) -> list[Record]:
 
 
 def captioner(source: SourceRecipe) -> Callable[[Record], Record]:
-    """A function that adds captions made from its label to a record of `source`."""
+    """Return a function that adds captions to a record of `source`, made from the record's label."""
     if not source.prompts and not source.wordnet:
         return lambda record: record
     wordnet = WordNet(source.wordnet) if source.wordnet else None
@@ -95,7 +95,7 @@ def validation_records(recipe: Recipe) -> dict[str, list[Record]]:
 
 
 def check_validation_records(recipe: Recipe, records: Sequence[Record], reads: ImageInput) -> None:
-    """Reject captions that lack a language of the run, and sets without any image that the model can read.
+    """Reject records without captions in a language of the run, and sets without any image that the model can read.
 
     Validation would fail too, but only hours later. Individual unreadable images count as missed.
     """
@@ -184,7 +184,7 @@ def _started(recipe: Recipe) -> tuple[checkpoint.AnyRetriever, Tokenizer]:
 
 
 def _check_fits(name: str, loss: Loss, model: Retriever) -> None:
-    """Reject a loss that needs more than embeddings if the model is a published one, which has only those."""
+    """Reject a loss that needs more than embeddings if the model is a published one, which has nothing else."""
     if isinstance(model, TwoTowers) and (loss.needs != {"embedding"} or loss.trains_matcher or loss.needs_inputs):
         raise RecipeError(
             f"losses.{name}: a published model has only embeddings, but this loss trains something else",

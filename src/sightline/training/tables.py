@@ -169,9 +169,9 @@ TeacherBy = Literal["embedding", "fragments", "match"]
 
 @dataclass(frozen=True, slots=True)
 class TeacherRecipe:
-    """The teacher of losses that need one (distill).
+    """The teacher for losses that need one (distill).
 
-    model: a checkpoint's folder.
+    model: a checkpoint folder.
     by: how it compares texts and images: by "embedding", "fragments" (late interaction) or "match", which matches
     every text of a batch with every image, and so needs small batches.
     chunk: the number of pairs that "match" scores at once.
@@ -187,13 +187,13 @@ class TeacherRecipe:
 
 @dataclass(frozen=True, slots=True)
 class AverageRecipe:
-    """Averaged weights to validate and keep: over the last part of training, and with the initial weights.
+    """Weight averaging: over the last part of training, and with the initial weights; averages are validated and kept.
 
     begin: the fraction of all steps after which averaging begins.
     kind: "uniform" weights all steps equally, "exponential" weights recent steps more, by `decay` per step (EMA), and
     "last" uses the current weights, for `with_start` alone.
-    with_start: the share of the initial weights in the mean (WiSE-FT, Wortsman et al. 2022), 0 to below 1. A larger
-    share keeps more of what the initial model could do. Only for a run that starts from trained weights.
+    with_start: the share of the initial weights in the mean (WiSE-FT, Wortsman et al. 2022), at least 0 and below 1. A
+    larger share keeps more of what the initial model could do. Only for a run that starts from trained weights.
     """
 
     begin: float = 0.5

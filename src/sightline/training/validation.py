@@ -182,9 +182,9 @@ class Validation:
 
 
 class KeptFeatures:
-    """The outputs of a frozen image tower, kept by the pixels of their batch: every validation encodes the same images.
+    """A cache of a frozen image tower's outputs by batch, because every validation encodes the same images.
 
-    As many are kept as fit in 4 GiB, or in half of a GPU's free memory.
+    It holds as many as fit in 4 GiB, or in half of a GPU's free memory.
     """
 
     LIMIT = 4 << 30
@@ -218,7 +218,7 @@ class _Ranked(TorchModel):
 
     @torch.inference_mode()
     def encode_images(self, pixels: npt.NDArray[np.float32]) -> Encoded:
-        """As any model does, but a frozen image tower sees each batch only once."""
+        """Encode images, running a frozen image tower only once for each batch."""
         if self._kept is None:
             return super().encode_images(pixels)
         return to_arrays(self.retriever.encode_images(self._kept.of(self, pixels)))

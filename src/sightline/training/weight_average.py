@@ -23,7 +23,7 @@ START = "start/"
 class WeightAverage:
     """The mean of a model's trained weights from a given step on.
 
-    "uniform": of all steps equally (Izmailov et al. 2018, stochastic weight averaging). "exponential": recent steps
+    "uniform": all steps weigh the same (Izmailov et al. 2018, stochastic weight averaging). "exponential": recent steps
     weigh more, each step `decay` times as much as the one after it; starts as a uniform mean. "last": the weights
     themselves. Each is then averaged with the initial weights, if the recipe says so (WiSE-FT).
     """
@@ -41,7 +41,7 @@ class WeightAverage:
     def update(self, step: int) -> None:
         """Add the current weights to the mean, after step number `step`, counted from 0."""
         if step < self._begin or self._recipe.kind == "last":
-            self._means = {}  # a run that was extended may have some
+            self._means = {}  # an extended run may already have some
             return
         if not self._means:
             self._means = {name: value.detach().clone() for name, value in self._weights.items()}

@@ -1,7 +1,7 @@
 """Resuming an interrupted store from its complete part.
 
-Besides the files of a store, the folder of an unfinished one has `begun.json`: the source of the store, and the shape
-of its regions.
+Besides the usual files, the folder of an unfinished store has `begun.json`: the source of the store, and the shape of
+its regions.
 """
 
 import json

@@ -47,7 +47,7 @@ def test_the_page_searches_with_every_bundle_that_it_makes(told: dict[str, str])
     for line, shown in told.items():
         if line.startswith("sightline search"):
             assert sum(line.lstrip()[:1].isdigit() for line in shown.splitlines()) == 10
-            assert ("older kind" in shown) == ("siglip" in line)
+            assert ("older method" in shown) == ("siglip" in line)
             assert ("%" in shown) == ("siglip" in line), "SigLIP alone knows how likely its results are"
         if line.startswith("sightline eval"):
             assert "match@20" in shown

@@ -200,7 +200,7 @@ def test_what_does_not_fit_together_is_refused() -> None:
     with pytest.raises(ModelError, match="the mask has 4 values for 3 rows"):
         scan.search(queries, 1, np.ones(4, dtype=np.bool_))
     for rows in ([0, 3], [-1, 2]):
-        with pytest.raises(ModelError, match=r"rows .* of 3"):
+        with pytest.raises(ModelError, match=r"rows .* but there are 3"):
             scan.search(queries, 1, np.array(rows))
     check(scan, vectors, queries, 1)
     with pytest.raises(ModelError, match=r"queries \(2, 8\)"):

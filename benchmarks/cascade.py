@@ -1,4 +1,4 @@
-"""Find the cascade with the highest recall in the same time: embed -> late@K -> match@k, or embed -> match@k alone.
+"""Find the cascade with the highest recall for the same time: embed -> late@K -> match@k, or embed -> match@k alone.
 
     python -m benchmarks.cascade --work runs/cascade                  measure; continues an interrupted run
     python -m benchmarks.cascade --write bundles/default              write the chosen cascade into a bundle

@@ -1,4 +1,4 @@
-"""Measure the time of a search from end to end: as a command (cold), and on a running server (warm), by stage.
+"""Measure the end-to-end time of a search: as a command (cold), and on a running server (warm), by stage.
 
     python -m benchmarks.end_to_end
 

@@ -37,7 +37,7 @@ def real(file: Path, model: str, photos: int) -> Real:
 
 
 def around(real: Real, count: int, seed: int = 0) -> Iterator[Vectors]:
-    """Yield blocks of vectors, each between two images, with noise of the images' covariance at half their spread."""
+    """Yield blocks of vectors, each between two images, plus noise with the images' covariance at half their spread."""
     rng = np.random.default_rng(seed)
     images, dim = real.images, real.images.shape[1]
     spread = np.cov(images.T) + 1e-6 * np.eye(dim)

@@ -52,7 +52,7 @@ SAID = 2  # captions that prove presence
 COMMON, ENOUGH = 60, 3  # nouns in the sample collection, and the minimum number of its photos that show each
 BINS = 10
 ABSENT = Path(__file__).with_name("relevance_absent.txt").read_text(encoding="utf-8").splitlines()
-"""Things that few photos show."""
+"""Names of things that few photos show."""
 
 OFTEN_SHOWN = Path(__file__).with_name("relevance_common.txt").read_text(encoding="utf-8").splitlines()
 """Further common nouns, each followed by words that imply it. Captions often omit them, so they only prove presence."""
@@ -86,7 +86,7 @@ class Lab:
     """A bundle with its words, and which queries to ask.
 
     seed: draws collections, scenes and sentences. nouns: those to ask for; by default those of nouns.toml.
-    skipped: names in lower case that are not asked.
+    skipped: names, in lower case, that are not used as queries.
     """
 
     bundle: Bundle

@@ -1,4 +1,4 @@
-"""Compare Sightline's retrieval with FAISS and usearch at equal recall, by the number of vectors.
+"""Compare Sightline's retrieval with FAISS and usearch at equal recall, for several numbers of vectors.
 
     python -m benchmarks.retrieval --work FOLDER
 

@@ -31,7 +31,7 @@ def numbers(text: str) -> list[int]:
 
 
 def in_turns(ways: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """The seconds that each alternative takes in each of `rounds` rounds, in turns so that noise affects all equally.
+    """The seconds that each alternative takes in each of `rounds` rounds; they take turns, so noise affects all.
 
     An alternative may return the seconds to count; otherwise the whole call counts. Every other round runs in reverse
     order; a warm-up round is not counted.

@@ -1,4 +1,4 @@
-"""Measure steps per second and memory of training, with each batch encoded at once or in chunks.
+"""Measure training speed (steps per second) and memory, with each batch encoded at once or in chunks.
 
     python -m benchmarks.training           a small model, on the CPU
     python -m benchmarks.training --gpu     one of the bundled model's shape, on a GPU (writes training-gpu.json)
@@ -90,7 +90,7 @@ def _model(case: Case) -> Any:
 
 
 def in_processes(device: str, batch: int, steps: int, rounds: int) -> dict[str, list[dict[str, float]]]:
-    """Run both with and without chunks, each time in its own process."""
+    """Run with and without chunks, each time in its own process."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in WAYS}
     for number in range(rounds):
         for name in WAYS if number % 2 else reversed(WAYS):

@@ -1,9 +1,9 @@
-"""Cut the vocabulary of a multilingual encoder to what some texts need: most of its size is its table of words.
+"""Cut the vocabulary of a multilingual encoder to what some texts need: its word table makes up most of its size.
 
     python -m bundles.cut_vocabulary DIR/multilingual-e5-small --text DIR --out DIR/e5-small-multilingual --pieces 64000
 
 Keeps the pieces of a unigram tokenizer that the texts use most, and single characters, so that any word can be spelt.
-The texts are those of `bundles.languages`; captions count more than words of dictionaries.
+The texts are those of `bundles.languages`; captions count more than dictionary words.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from transformers import AutoConfig, AutoModel
 
 from bundles.languages import kind_of
 
-_CAPTION, _WORD = 3, 1  # how much a piece counts by where it occurs
+_CAPTION, _WORD = 3, 1  # the weight of a piece, by where it occurs
 _LEAST = 3
 _BATCH = 20_000
 
@@ -46,7 +46,7 @@ def _is_letter(piece: str) -> bool:
 
 
 def cut_tokenizer(tokenizer: dict[str, Any], keep: Sequence[int]) -> dict[str, Any]:
-    """The tokenizer with these pieces only, numbered anew."""
+    """The tokenizer with only these pieces, renumbered."""
     new = {old: number for number, old in enumerate(keep)}
     cut = json.loads(json.dumps(tokenizer))
     cut["model"]["vocab"] = [tokenizer["model"]["vocab"][old] for old in keep]
@@ -58,7 +58,7 @@ def cut_tokenizer(tokenizer: dict[str, Any], keep: Sequence[int]) -> dict[str, A
 
 
 def count_pieces(tokenizer: tokenizers.Tokenizer, texts: Iterable[tuple[str, int]]) -> Counter[int]:
-    """How often each piece occurs; texts: with how much they count."""
+    """How often each piece occurs; texts: each with its weight."""
     counts: Counter[int] = Counter()
     waiting: dict[int, list[str]] = {}
     for text, weight in texts:

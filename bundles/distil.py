@@ -1,4 +1,4 @@
-"""What students of a bundle share: its graphs in torch, its images in memory, and losses against the teacher."""
+"""Common parts of training students of a bundle: its graphs in torch, images in memory, and distillation losses."""
 
 import argparse
 import json
@@ -86,9 +86,9 @@ def taught_images(
 
 @dataclass(slots=True)
 class TaughtTexts:
-    """The teacher's outputs for texts: embedding [texts, dim], and states of all words of all texts, end to end.
+    """The teacher's outputs for texts: embedding [texts, dim], and the concatenated states of all words of all texts.
 
-    first, length: where the words of a text are.
+    first, length: the index of each text's first word, and its number of words.
     """
 
     embedding: Tensor
@@ -160,7 +160,7 @@ def same_order(student: Tensor, teacher: Tensor, anchors: Tensor, temperature: f
     """How much the student's similarities to anchors differ from the teacher's: KL divergence of their softmax.
 
     student, teacher: [items, dim]; anchors: [anchors, dim], all of unit length. alone: the anchors are the teacher's
-    items themselves, and the similarity of an item to itself is left out.
+    items themselves; the similarity of an item to itself is left out.
     """
     anchors = anchors.float()
     mine, theirs = student @ anchors.T / temperature, teacher.float() @ anchors.T / temperature
@@ -192,7 +192,7 @@ class Average:
 
 @dataclass(slots=True)
 class Progress:
-    """How far a run is, by its steps or its minutes, whichever is further; and the learning rate that follows."""
+    """The progress of a run, by steps or by minutes, whichever is further; and the resulting learning rate."""
 
     steps: int
     minutes: float
@@ -201,7 +201,7 @@ class Progress:
     step: int = 0
 
     def __iter__(self) -> Iterator[float]:
-        """For each step, the factor of the learning rate: a short rise, then half a cosine."""
+        """Yield the factor of the learning rate for each step: a short warm-up, then half a cosine."""
         self.begun = time.monotonic()
         while (done := self.done) < 1:
             yield min(done / self.warmup, 1.0) * 0.5 * (1 + math.cos(math.pi * done)) if done else 0.01
@@ -209,7 +209,7 @@ class Progress:
 
     @property
     def done(self) -> float:
-        """From 0 to 1."""
+        """The completed fraction of the run, from 0 to 1."""
         return max(self.step / self.steps, (time.monotonic() - self.begun) / 60 / self.minutes)
 
 
@@ -224,8 +224,8 @@ def new_optimizer(
 ) -> torch.optim.AdamW:
     """AdamW for an encoder and new heads; vectors are not decayed.
 
-    layer_decay: the rate of a layer as a share of that of the layer above it. A pretrained encoder that learns fast in
-    all layers forgets what it knew before the heads have learned anything.
+    layer_decay: the ratio of a layer's rate to that of the layer above it. A pretrained encoder that learns fast in all
+    layers forgets what it knew before the heads have learned anything.
     """
     height = towers.heights(encoder) if layer_decay < 1 else {}
     tables: dict[tuple[float, float], list[nn.Parameter]] = {}
@@ -247,9 +247,9 @@ def fit(
     args: argparse.Namespace,
     decay: float,
 ) -> dict[str, float]:
-    """Train a student by the weighted sum of its losses; returns the number of steps, and the seconds they took.
+    """Train a student on the weighted sum of its losses; returns the number of steps, and the seconds they took.
 
-    step: encodes a batch; returns its losses by name, and what else to log. args: the options `steps`, `minutes`,
+    step: encodes a batch; returns its losses by name, and other values to log. args: the options `steps`, `minutes`,
     `log`, `without` (losses to leave out) and `out`, the folder for the log and the averaged weights. decay: see
     `Average`.
     """

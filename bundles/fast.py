@@ -1,15 +1,15 @@
-"""Train the fast image graph of a bundle: a small vision transformer learns the outputs of the bundle's own.
+"""Train the fast image graph of a bundle: a small vision transformer learns to imitate the bundle's own.
 
     python -m bundles.fast bundles/default --start DIR/dinov2-small-p32 --out runs/fast --minutes 9
 
-The text graph and the matcher stay as they are: student and teacher share one space. The student sees augmented views
-of the training images, and learns from the teacher's outputs for the same views:
+The text graph and the matcher do not change: student and teacher share one space. The student sees augmented views of
+the training images, and learns from the teacher's outputs for the same views:
 
 - `embedding`: the direction of the teacher's embedding,
 - `texts`: the teacher's similarities to captions, as a distribution over thousands of them,
 - `images`: the teacher's similarities among the images of a batch (as paper 3 shrinks a model),
-- `contrast`: the captions of an image against those of the rest of the batch, by the teacher's text graph,
-- `fragments`, `states`: the teacher's vectors of the parts of an image.
+- `contrast`: an image's captions against those of the rest of the batch, encoded by the teacher's text graph,
+- `fragments`, `states`: the teacher's vectors for the parts of an image.
 
 A few views of every image are in memory at any time; at each step the teacher looks at some new ones, which replace
 the oldest. Needs SIGHTLINE_DATA and a GPU. `bundles.fast_export` turns the result into a graph.
@@ -74,7 +74,7 @@ class Source:
 
 @dataclass(slots=True)
 class Views:
-    """One augmented view of every image: how it is cut, and what the teacher sees in it."""
+    """One augmented view of every image: its crop, and the teacher's outputs for it."""
 
     boxes: Tensor
     mirrored: Tensor
@@ -125,12 +125,12 @@ class TeachingData:
             self.views.seen[part][rows] = out[part].to(torch.bfloat16)
 
     def look_at_all(self, batch: int = 512) -> None:
-        """A first view of every image."""
+        """Create the first view of every image."""
         for rows in torch.split(torch.arange(len(self.pixels), device=self.device), batch):
             self.look(rows)
 
     def look_on(self, count: int) -> None:
-        """New views of the `count` images whose views are the oldest."""
+        """Replace the `count` oldest views with new ones."""
         if self._next + count > len(self._order):
             self._order, self._next = torch.randperm(len(self._order), device=self.device), 0
         self.look(self._order[self._next : self._next + count])
@@ -147,7 +147,7 @@ class TeachingData:
 
     @torch.no_grad()
     def shown(self, rows: Tensor) -> Tensor:
-        """The current views of these images as the student sees them: normalised, their colours changed a little."""
+        """The current views of these images as the student sees them: normalised, with slightly changed colours."""
         seen = cropped(self.pixels[rows].float(), self.views.boxes[rows], self.views.mirrored[rows])
         factors = 1 + _COLOUR * (2 * torch.rand(len(rows), 3, device=self.device) - 1)
         return normalised(coloured(seen, factors, 255.0), self.preprocess)
@@ -177,7 +177,7 @@ def losses(
 
 @dataclass(slots=True)
 class Validation:
-    """Held-out images with their texts, to measure a student by."""
+    """Held-out images with their texts, to evaluate a student on."""
 
     name: str
     pixels: Tensor
@@ -187,7 +187,7 @@ class Validation:
 
     @torch.no_grad()
     def measured(self, student: torch.nn.Module, teaching: TeachingData) -> dict[str, float]:
-        """Recalls of the embeddings; for names, how often the right one is first."""
+        """Recalls of the embeddings; for names, how often the right name ranks first."""
         device = self.pixels.device
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             parts = [
@@ -225,7 +225,7 @@ def validations(teaching: TeachingData, folder: Path, spec: BundleSpec, data: Pa
 
 
 def new_student(start: str, shape: StudentShape, activation: str, random: bool) -> ImageStudent:
-    """A student with the weights of a folder, or with random ones."""
+    """A student with the weights in a folder, or with random weights."""
     config = AutoConfig.from_pretrained(start, hidden_act=activation)
     if random:
         encoder = AutoModel.from_config(config, dtype=torch.float32)
@@ -239,7 +239,7 @@ def new_student(start: str, shape: StudentShape, activation: str, random: bool) 
 
 
 def train(args: argparse.Namespace, teaching: TeachingData, found: list[Validation], shape: StudentShape) -> None:
-    """One run; writes its log, its results and its averaged weights."""
+    """Train a student; writes its log, its results and its averaged weights."""
     torch.manual_seed(args.seed)
     random, device = np.random.default_rng(args.seed), teaching.device
     student = new_student(args.start, shape, args.activation, args.random)
@@ -315,7 +315,7 @@ def prepared(args: argparse.Namespace) -> tuple[TeachingData, list[Validation], 
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Train students one after the other, each with the options of its line in --runs, or one with those given."""
+    """Train one student with the given options, or several in a row, each with the options on its line of --runs."""
     parser = options()
     args = parser.parse_args(argv)
     teaching, found, shape = prepared(args)

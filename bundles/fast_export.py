@@ -2,8 +2,8 @@
 
     python -m bundles.fast_export bundles/default --start DIR/dinov2-small-p32 --run runs/fast
 
-Needs SIGHTLINE_DATA. Relevance is fitted on the data that the bundle's own was fitted on. Results go into the bundle
-and to benchmarks/results/fast.
+Needs SIGHTLINE_DATA. Relevance is fitted on the same data as the bundle's own. Results go into the bundle and to
+benchmarks/results/fast.
 """
 
 import argparse
@@ -33,7 +33,7 @@ TESTS = ("flickr8k-test", "coco-val", "web-val", "names-val")
 
 
 def main() -> None:
-    """Add the graph, then fit and measure with it."""
+    """Add the graph, fit its relevance, and measure it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--start", required=True, help="the folder that the training started from")

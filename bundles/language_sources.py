@@ -1,4 +1,4 @@
-"""Texts to learn the recognition of languages from: captions, and what Debian packages contain in many languages.
+"""Texts for learning to recognise languages: captions, and the contents of Debian packages in many languages.
 
 The packages, unpacked into one folder with `dpkg-deb -x`: tuxpaint-stamps-default, debian-handbook, manpages-*,
 dict-freedict-*, hunspell-*.
@@ -17,7 +17,7 @@ LANGUAGES = (
     *("en", "de", "fr", "es", "it", "pt", "nl", "pl", "cs", "sk", "sv", "da", "no", "fi", "hu", "ro", "hr", "tr"),
     *("id", "vi", "ca", "ru", "uk", "bg", "ar", "fa", "zh", "ja"),
 )
-"""The languages that letters alone tell apart; others, such as Greek, have a script of their own."""
+"""The languages that share a script with others; the rest, such as Greek, have a script of their own."""
 
 _THREE_LETTERS = {**sources.THREE_LETTERS, "bul": "bg", "hrv": "hr"}
 _GLOSSED = ("bul", "fin", "ind", "jpn", "nor", "pol")  # dictionaries with explanations in English
@@ -37,7 +37,7 @@ def captions(data: Path, *shards: str) -> Iterator[tuple[str, str]]:
 
 
 def stamps(debian: Path, test: bool) -> Iterator[tuple[str, str]]:
-    """What the stamps of a paint program for children show, in many languages; a third of them for testing."""
+    """Descriptions of the stamps of a paint program for children, in many languages; a third are for testing."""
     for path, english, others in sources.stamps(debian):
         if (zlib.crc32(path.stem.encode()) % _IS_TEST == 0) == test:
             yield "en", english

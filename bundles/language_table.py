@@ -4,7 +4,7 @@ A linear classifier over hashed words and letters, trained on short pieces of ca
 
     python -m bundles.language_table DATA DEBIAN
 
-DATA: the folder of captioned shards; of Flickr8k, only those for training are read. DEBIAN: see language_sources.py.
+DATA: a folder with captioned shards; of Flickr8k, only the training shards are read. DEBIAN: see language_sources.py.
 """
 
 import argparse
@@ -25,13 +25,13 @@ from sightline.languages.features import ROWS, features
 PACKAGE = ROOT / "src/sightline/languages"
 SHARDS = ("flickr8k-train-*.tar", "coco-train-*.tar", "web-train-*.tar", "names-train.tar")
 SHARES = {"captions": 0.45, "stamps": 0.2, "prose": 0.25, "dictionaries": 0.1}
-"""How much of a language's pieces each kind of source gives; a kind that is missing leaves its share to the rest."""
+"""The share of a language's pieces from each kind of source; if a kind is missing, the others take its share."""
 
 PIECES = 40_000  # per language
 KEPT = 150_000  # texts of a kind and language
 PLAIN_SHARE = 0.15  # pieces without accents, as many people type
 EPOCHS, BATCH, RATE, DECAY = 4, 512, 0.02, 1e-7
-CLIPPED = 0.9995  # quantile of the weights that int8 reaches to
+CLIPPED = 0.9995  # quantile of the weights that int8 covers
 SEED = 22
 
 
@@ -80,14 +80,14 @@ def gathered(data: Path, debian: Path, rng: random.Random) -> dict[str, dict[str
 
 
 def is_written(text: str, lang: str) -> bool:
-    """Whether a text has letters, and those of its language rather than Latin ones."""
+    """Whether a text has letters and, if its language is not written in Latin script, mostly non-Latin ones."""
     latin = sum(letter.isascii() and letter.isalpha() for letter in text)
     others = sum(letter.isalpha() for letter in text) - latin
     return others > latin if lang in ("ru", "uk", "bg", "ar", "fa", "zh", "ja") else latin + others > 1
 
 
 def sampled(texts: dict[str, list[str]], rng: random.Random) -> Iterator[str]:
-    """Pieces of texts as short as queries: one to eight words, or up to twelve characters of Chinese and Japanese."""
+    """Pieces of text as short as queries: one to eight words, or up to twelve characters in Chinese and Japanese."""
     kinds = [kind for kind in SHARES if texts.get(kind)]
     for kind in rng.choices(kinds, [SHARES[kind] for kind in kinds], k=PIECES):
         words = rng.choice(texts[kind]).split()
@@ -101,12 +101,12 @@ def sampled(texts: dict[str, list[str]], rng: random.Random) -> Iterator[str]:
 
 
 def without_accents(text: str) -> str:
-    """A text as it is typed on a keyboard without accents."""
+    """A text without its accents, as typed on a keyboard that has none."""
     return "".join(one for one in unicodedata.normalize("NFD", text) if not unicodedata.combining(one))
 
 
 def trained(rows: Sequence[list[int]], labels: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Weights [rows, languages] and bias [languages] of a classifier of the mean of a text's features."""
+    """Weights [rows, languages] and bias [languages] of a linear classifier on a text's mean features."""
     torch.manual_seed(SEED)
     bag = torch.nn.EmbeddingBag(ROWS, len(sources.LANGUAGES), mode="sum")
     torch.nn.init.zeros_(bag.weight)

@@ -1,14 +1,14 @@
-"""Train the text graph of further languages for a bundle: a multilingual encoder learns where the English text lies.
+"""Train a bundle's text graph for more languages: a multilingual encoder learns to imitate the English text graph.
 
     python -m bundles.languages bundles/default --start DIR/e5-small-multilingual --text DIR --out runs/languages
 
---text is a folder of parallel text, `*.jsonl.gz`, one pair a line: {"en", "lang", "text", "source", "image"}; `image`
+--text is a folder of parallel text, `*.jsonl.gz`, one pair per line: {"en", "lang", "text", "source", "image"}; `image`
 names the photo of a caption ("flickr8k/KEY", "coco/ID"), and "loose": true marks captions of one photo that are not
 translations of each other. The student learns from the bundle's outputs for the English text:
 
 - `embedding`: the direction of the embedding,
 - `images`, `texts`: the similarities to images and to other texts, as distributions,
-- `contrast`: the photo of a caption among the photos of the batch,
+- `contrast`: finding the photo of a caption among the photos of the batch,
 - `match`, `late`: the scores that the bundle's matcher, and late interaction, give to pairs with images.
 
 Needs SIGHTLINE_DATA and a GPU. `bundles.languages_export` turns the result into an add-on.
@@ -77,7 +77,7 @@ PARTS = ("embedding", "fragments", "states")
 WEIGHTS = {"embedding": 4.0, "images": 1.0, "texts": 0.3, "contrast": 0.2, "match": 1.0, "late": 4.0}
 _TEMPERATURE = 0.03
 _MORE = "draw a language or a kind of text more often: zh=2,words=1.5"
-_EVEN = 0.5  # languages are drawn by the number of their lines to this power
+_EVEN = 0.5  # a language's share is proportional to its number of lines to this power
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class Lines:
 
 
 def read_lines(folder: Path, words: Words) -> list[dict[str, object]]:
-    """The lines of all files; of dictionaries, those whose English words the bundle knows."""
+    """The lines of all files; from dictionaries, only those whose English words the bundle knows."""
     found = []
     for path in sorted(folder.glob("*.jsonl.gz")):
         if path.name.startswith("held"):
@@ -114,7 +114,7 @@ def kind_of(source: str) -> str:
 def grouped(lines: Sequence[dict[str, object]], more: Mapping[str, float]) -> list[tuple[float, np.ndarray]]:
     """The rows of each kind and language, with their share in a batch.
 
-    more: factors of shares, by kind or by language; the other languages of a kind get less.
+    more: factors for the shares, by kind or by language; the other languages of a kind get less.
     """
     rows: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for number, line in enumerate(lines):
@@ -174,7 +174,7 @@ class TeachingData:
         return F.normalize(total, dim=-1)
 
     def target(self, rows: Tensor) -> Tensor:
-        """Where the texts of these lines belong: at their English text, or at the captions of their photo if loose."""
+        """The embeddings to learn: of the English texts or, for loose lines, the mean of their photo's captions."""
         photo = self.lines.image[rows]
         by_photo = (self.lines.loose[rows] & (photo >= 0))[:, None]
         return torch.where(by_photo, self.photo_text[photo], self.texts.embedding[self.lines.english[rows]].float())
@@ -237,7 +237,7 @@ def losses(
 def pair_losses(
     teaching: TeachingData, out: StudentOutput, mask: Tensor, rows: Tensor, shown: Tensor, pairs: int
 ) -> dict[str, Tensor]:
-    """Scores of pairs by the matcher and by late interaction: a near and a nearer image for each of some texts."""
+    """Losses on scores by the matcher and by late interaction, for some texts with two near images and a random one."""
     some = torch.randperm(len(rows), device=rows.device)[:pairs]
     some = some[~teaching.lines.loose[rows[some]]]
     english, photo = teaching.lines.english[rows[some]], teaching.lines.image[rows[some]]
@@ -292,7 +292,7 @@ class Validation:
     captions: dict[str, tuple[list[str], np.ndarray]]
 
     def measured(self, student: TextStudent, teaching: TeachingData) -> dict[str, float]:
-        """The mean recall in each language; "en" by the teacher's own text graph."""
+        """The mean recall in each language; "en" is measured with the teacher's own text graph."""
         found = {}
         for lang, (texts, owners) in self.captions.items():
             present, renamed = np.unique(owners, return_inverse=True)
@@ -319,7 +319,7 @@ def read_validation(args: argparse.Namespace, spec: BundleSpec, device: torch.de
 
 
 def train(args: argparse.Namespace, teaching: TeachingData, test: Validation) -> None:
-    """One run; writes its log, its results and its averaged weights."""
+    """Train a student; writes its log, its results and its averaged weights."""
     torch.manual_seed(args.seed)
     random, device = np.random.default_rng(args.seed), teaching.device
     shape = StudentShape(*(teaching.images[part].shape[-1] for part in PARTS))

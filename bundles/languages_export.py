@@ -2,10 +2,9 @@
 
     python -m bundles.languages_export bundles/default --start DIR/e5-small-multilingual --text DIR --run runs/languages
 
-Needs SIGHTLINE_DATA, and the parallel text of the training, with held-out `held-stamps` and `held-nouns`. Relevance is
-fitted to the queries that the bundle's own was fitted to, in the languages of the add-on: nouns and names by the
-dictionaries, sentences by the captions of the same image. Results go to
-benchmarks/results/by-language.json.
+Needs SIGHTLINE_DATA, and the parallel text used for training, with held-out `held-stamps` and `held-nouns`. Relevance
+is fitted to the same queries as the bundle's own, in the add-on's languages: nouns and names come from the
+dictionaries, sentences from the captions of the same image. Results go to benchmarks/results/by-language.json.
 """
 
 import argparse
@@ -51,13 +50,13 @@ from sightline.onnx_export.students import write_text_graph
 RESULT = Path("benchmarks/results/by-language.json")
 FLICKR8K = ("de", "fr", "cs", "pt", "ar", "zh")
 VALIDATION = ("flickr8k-val", "names-val")
-WORD_LISTS = 12_000  # words of a language at most
+WORD_LISTS = 12_000  # maximum number of words per language
 UNSPACED = ("zh", "ja")  # no spaces between words, so no list of words
 _LENGTH, _PAD = 40, 1
 
 
 def main() -> None:
-    """Write the add-on, then fit and measure with it."""
+    """Write the add-on, fit its relevance, and measure it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--start", type=Path, required=True, help="the folder that the training started from")
@@ -116,7 +115,7 @@ def student_of(start: Path, run: Path) -> TextStudent:
 
 
 def word_lists(lines: Sequence[Mapping[str, object]]) -> dict[str, list[str]]:
-    """The most frequent words of each language that writes spaces between words."""
+    """The most frequent words of each language that puts spaces between words."""
     texts: dict[str, list[str]] = defaultdict(list)
     for line in lines:
         if line["lang"] not in UNSPACED:
@@ -125,7 +124,7 @@ def word_lists(lines: Sequence[Mapping[str, object]]) -> dict[str, list[str]]:
 
 
 def dictionary(lines: Sequence[Mapping[str, object]]) -> dict[str, dict[str, str]]:
-    """For an English word, its translation by language: the first that a dictionary gives."""
+    """For each English word, its translations by language: the first that a dictionary gives."""
     found: dict[str, dict[str, str]] = defaultdict(dict)
     for line in lines:
         if kind_of(str(line["source"])) == "words":
@@ -148,7 +147,7 @@ def fit(
 ) -> PairRelevance:
     """Fit relevance to queries in all languages; its error is measured on each half of the images.
 
-    kept: a file for the embeddings of the images, which take longest.
+    kept: a file that caches the embeddings of the images, which take longest.
     """
     held_out = [one for name in VALIDATION for one in read_all([str(data / f"{name}.tar")])]
     if not kept.exists():
@@ -185,7 +184,7 @@ def fit(
 
 
 class _AllWords:
-    """The familiarity of texts in many languages, each by the words of its own."""
+    """The familiarity of texts in many languages, each judged by the word list of its own language."""
 
     def __init__(self, words: Mapping[str, Words]) -> None:
         self._words, self._language = words, dict[str, str]()
@@ -204,8 +203,7 @@ def in_languages(
 ) -> Iterator[tuple[str, TruthQuery]]:
     """Queries with their languages: nouns and names translated, and for each sentence a caption of the same image.
 
-    What is known to be shown in another image by an English sentence may not be in a caption of another language: it is
-    left out.
+    Other images known to show an English sentence are left out: a caption in another language may say something else.
     """
     owner = {_plain(text): row for row, record in enumerate(records) for text in record.captions.get("en", ())}
     for query in truth_queries(records):
@@ -226,9 +224,9 @@ def _plain(text: str) -> str:
 
 
 def test(model: Model, data: Path, text: Path, languages: Sequence[str], tests: Sequence[str]) -> None:
-    """Measure by language: captions of Flickr8k test, stamps, nouns against names-val, the start.
+    """Measure by language: captions of Flickr8k test, stamps, nouns against names-val, and start-up time.
 
-    tests: which of them; the results of others are kept.
+    tests: which of these to run; the results of the others are kept.
     """
     sources = ["flickr8k-test", "names-val", "tuxpaint-stamps-default"]
     before = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {}
@@ -248,7 +246,7 @@ def test(model: Model, data: Path, text: Path, languages: Sequence[str], tests: 
 
 
 def cold(rounds: int = 9) -> Iterator[dict[str, Any]]:
-    """The median processor time of a search from the command line, in English and in German, in turns."""
+    """The median CPU time of a search from the command line, alternating between English and German."""
     queries = {"en": "a cat in a box", "de": "eine Katze in einer Kiste"}
     seconds: dict[str, list[float]] = {lang: [] for lang in queries}
     with tempfile.TemporaryDirectory() as folder:
@@ -259,7 +257,7 @@ def cold(rounds: int = 9) -> Iterator[dict[str, Any]]:
                 command = [sys.executable, "-m", "sightline", "search", query, "--at", folder, "--json"]
                 subprocess.run(command, check=True, capture_output=True)
                 after = resource.getrusage(resource.RUSAGE_CHILDREN)
-                if number:  # the first reads the files from disk
+                if number:  # skip the first round, which reads the files from disk
                     seconds[lang].append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     yield from ({"lang": lang, "seconds": round(statistics.median(some), 3)} for lang, some in seconds.items())
 

@@ -1,10 +1,10 @@
-"""Build the default bundle from scratch: train by its recipes, export, calibrate, measure.
+"""Build the default bundle from scratch: train with its recipes, export, calibrate, measure.
 
     python -m bundles.make recipes/default.model.toml --out bundles/default --minutes 9
 
 `make model` runs this. Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and, for the training, a GPU. Finished stages are
 skipped and an interrupted one continues, so repeat the command until it reports that the bundle is done; --minutes
-stops it cleanly before then. The bundle's provenance comes from the folders of the runs.
+stops it cleanly before then. The bundle's provenance comes from the run folders.
 """
 
 import argparse
@@ -162,7 +162,7 @@ class ModelBuild:
     def _publish(self, built: Path, measured: list[dict[str, Any]]) -> None:
         """Publish the bundle with its results; other files beside it, such as licences, are kept.
 
-        Languages that were added to another bundle in the same place are removed: they would be refused.
+        A language add-on of an earlier bundle in the same place is removed, because it would be rejected.
         """
         self.out.mkdir(parents=True, exist_ok=True)
         spec: BundleSpec = dataclasses.replace(read_spec(built), results=tuple(measured))

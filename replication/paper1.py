@@ -60,7 +60,7 @@ _BRIEF = ["schedule.steps=2", "data.batch_size=4", "data.val=[]", "validation.ev
 
 
 class Bench:
-    """The folder of models, the image features that they read, and the test set."""
+    """The model folder, the image features that the models read, and the test set."""
 
     def __init__(self, arguments: Namespace) -> None:
         self.features, self.changes = arguments.features, list(arguments.changes)

@@ -94,7 +94,7 @@ PARTS = {
 
 
 class Bench:
-    """A test set, and the folders of models and results."""
+    """A test set, and the folders for models and results."""
 
     def __init__(self, split: str, changes: Sequence[str], work: Path) -> None:
         self.changes, self.work, self.data = tuple(changes), work, f"flickr8k-{split}"

@@ -137,7 +137,7 @@ def of_a_sum(fragments: int) -> float:
 
 
 class Bench:
-    """A test set, and the folders of models and results."""
+    """A test set, and the folders for models and results."""
 
     def __init__(self, variant: str, split: str, changes: Sequence[str], work: Path, cross: str) -> None:
         self.variant, self.changes, self.work, self.data = variant, tuple(changes), work, f"flickr8k-{split}"

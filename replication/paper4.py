@@ -63,7 +63,7 @@ _TWO_STEPS = ["schedule.epochs=0", "schedule.steps=2", "data.batch_size=4"]
 
 
 class Bench:
-    """The folder of models, and the training settings."""
+    """The model folder, and the training settings."""
 
     def __init__(self, start: str, changes: Sequence[str], brief: bool, work: Path) -> None:
         self.start, self.changes, self.brief, self.work = start, list(changes), brief, work

@@ -39,7 +39,7 @@ def relevance_values(
 
 
 def _tests(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Each test, with the errors by kind of query, and how nouns are told apart."""
+    """Each test, with its errors by kind of query, and how well present and absent nouns are told apart."""
     keys = ("present_above_line", "shown_by_three_above_line", "balanced_accuracy")
     tests = []
     for test in result["tests"]:

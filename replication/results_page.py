@@ -117,7 +117,7 @@ def _paper2(systems: Systems, reported: Mapping[str, Sequence[float]]) -> dict[s
 
 
 def _hrem(results: Path) -> dict[str, Any]:
-    """The recalls of paper 2's runs on val before their end."""
+    """The recalls of paper 2's runs on val, before the runs ended."""
     found = read_result(results / "hrem-val.json")
     rows = [
         {"run": row["run"], "mean": fmean(row["rSum"]), "deviation": stdev(row["rSum"]),
@@ -167,7 +167,7 @@ def _bundle(results: Path, bundle: Path) -> dict[str, Any]:
 
 
 def _fast(results: Path) -> dict[str, Any]:
-    """The fast image graph beside the full one, by embeddings alone, and what each part of its training is worth."""
+    """The fast image graph beside the full one, by embeddings alone, and what each part of its training contributes."""
     rows = []
     for name in ("flickr8k-test", "coco-val", "web-val", "names-val"):
         both = [read_result(results / folder / f"{name}.json")["rows"][0] for folder in ("default", "fast")]

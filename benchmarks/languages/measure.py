@@ -75,7 +75,7 @@ def written() -> Iterator[tuple[str, str]]:
 
 
 def pieces(texts: Sequence[tuple[str, str]] | Iterator[tuple[str, str]], rng: random.Random) -> list[tuple[str, str]]:
-    """Some texts of each language, cut to two to eight words at a random position."""
+    """Some texts in each language, cut to two to eight words at a random position."""
     by_language: dict[str, list[str]] = defaultdict(list)
     for lang, text in texts:
         if lang in MEASURED:
@@ -119,7 +119,7 @@ def answer(text: str, words: Words, languages: Sequence[str] = MEASURED) -> str:
 
 
 def table(queries: Sequence[tuple[str, str]], words: Words) -> dict[str, object]:
-    """How many are recognised, in all and by language, in per cent."""
+    """The percentage of queries recognised correctly, overall and by language."""
     by_language: dict[str, list[bool]] = defaultdict(list)
     for lang, text in queries:
         by_language[lang].append(answer(text, words) == lang)
@@ -137,13 +137,13 @@ def among_all(queries: Sequence[tuple[str, str]], words: Words) -> float:
 
 
 def stays(texts: Sequence[str], words: Words) -> dict[str, object]:
-    """How many English texts are taken for English among all languages, and some of the others."""
+    """How many English texts are recognised as English among all languages, and some that are not."""
     lost = [text for text in texts if answer(text, words, EVERY) != "en"]
     return {"texts": len(texts), "percent": round(100 * (1 - len(lost) / len(texts)), 2), "lost": lost[:20]}
 
 
 def milliseconds(queries: Sequence[tuple[str, str]], words: Words) -> dict[str, float]:
-    """The time for a query in a process that has recognised others, and for the first one of a new process."""
+    """The time for a query in a process that has recognised others, and for the first query of a new process."""
     began = time.perf_counter()
     for _, text in queries:
         answer(text, words)

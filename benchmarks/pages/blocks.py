@@ -98,7 +98,7 @@ def _quick(result: Result) -> str:
 
 
 def _beside(row: Result, key: str, english: float | None) -> str:
-    """A number, and in brackets the share of the English one."""
+    """A number, followed in brackets by its ratio to the English one."""
     return f"{row[key]:.1f} ({100 * row[key] / english:.0f} %)" if row and english else MISSING
 
 

@@ -63,7 +63,7 @@ def _targets(results: Results) -> Rows:
 
 
 def _photos(rows: Rows) -> Rows:
-    """Photos a second for each way of indexing, by size of the photos."""
+    """Photos per second for each way of indexing, by photo size."""
     sized = [row for row in rows if "megapixels" in row]
     by_size: dict[float, dict[str, Any]] = {row["megapixels"]: {"size": row["megapixels"]} for row in sized}
     for row in sized:

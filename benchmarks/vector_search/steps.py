@@ -42,7 +42,7 @@ class Case:
 
     @property
     def at(self) -> Path:
-        """The folder of built indexes."""
+        """The folder for built indexes."""
         return self.work / f"{self.size}"
 
     def real(self) -> Real:

@@ -1,10 +1,10 @@
-"""Make the parallel text that `bundles.languages` learns from, and the texts that are kept out of it.
+"""Make the parallel text that `bundles.languages` learns from, and the texts held out from it.
 
     pip install fugashi unidic-lite
     python -m bundles.text --bundle bundles/default --from DIR --out TEXT
 
-DIR keeps what is fetched: Debian's packages (with apt-get and dpkg-deb), GitHub's archives, Tatoeba's files. Put files
-there beforehand and they are not fetched: DIR/debian/usr/share/…, DIR/github/NAME/…, DIR/tatoeba/LANGUAGE.txt, with the
+DIR keeps what is fetched: Debian's packages (with apt-get and dpkg-deb), GitHub's archives, Tatoeba's files. Files that
+you put there beforehand are not fetched: DIR/debian/usr/share/…, DIR/github/NAME/…, DIR/tatoeba/LANGUAGE.txt, with the
 names of `bundles/text/sources.py`. Needs SIGHTLINE_DATA; Apertium (apertium-spa-ita, apertium-es-pt) for Italian and
 Portuguese captions, and rsvg-convert for the images of stamps.
 """
@@ -56,7 +56,7 @@ def captions(github: Path, photos: Photos) -> Iterator[Line]:
 
 
 def with_photos(lines: Iterable[Line], data: Path) -> Iterator[Line]:
-    """The lines; words that are names of images with one of these images."""
+    """The lines; words that are labels of images get one of these images."""
     images = defaultdict(list)
     for key, facts in records(data, "names-train.tar"):
         images[form(facts["label"])].append(image_name(key))
@@ -66,7 +66,7 @@ def with_photos(lines: Iterable[Line], data: Path) -> Iterator[Line]:
 
 
 def write(lines: Iterable[Line], out: Path, held: HeldOut) -> Counter[tuple[str, str]]:
-    """Write each line that is not held out once, in a file for its source; return the counts by source and language."""
+    """Write each line once, unless it is held out, to its source's file; returns the counts by source and language."""
     files, seen, counts = dict[str, list[str]](), set[tuple[str, ...]](), Counter[tuple[str, str]]()
     for line in lines:
         if line.en and line.text and line[:4] not in seen and not held.has(line):

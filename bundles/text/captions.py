@@ -1,4 +1,4 @@
-"""Captions in several languages, each with the English caption that it translates, or with one of the same photo."""
+"""Captions in several languages, each with the English caption that it translates, or with one for the same photo."""
 
 import gzip
 import json
@@ -15,7 +15,7 @@ _APERTIUM = {"it": "spa-ita", "pt": "es-pt"}
 
 
 class Photos:
-    """Photos in shards with their English captions, and those that may not be used: benchmarks measure with them."""
+    """Photos in shards with their English captions, and photos that may not be used, because benchmarks use them."""
 
     def __init__(self, data: Path) -> None:
         measured = ("flickr8k-val.tar", "flickr8k-test.tar", "coco-val.tar", "coco-distractors.tar")
@@ -63,7 +63,7 @@ def _translated(texts: Sequence[str], pair: str) -> list[str]:
 
 
 def own_captions(github: Path, photos: Photos) -> Iterator[Line]:
-    """Captions that are not translations: Dutch ones of Flickr30k, Italian and Chinese ones of COCO."""
+    """Captions that are not translations: Dutch ones for Flickr30k, Italian and Chinese ones for COCO."""
     choose = random.Random(0).choice
     for split in ("val", "test"):
         top = github / "dutch/Data"

@@ -1,4 +1,4 @@
-"""What is kept out of parallel text, to measure with: stamps of Tux Paint, nouns, and the captions of XTD10."""
+"""What is held out of the parallel text, for measurements: Tux Paint's stamps, nouns, and the captions of XTD10."""
 
 import gzip
 import hashlib
@@ -26,7 +26,7 @@ _KANA = {code: code - 96 for code in range(0x30A1, 0x30F7)}  # katakana to hirag
 
 @cache
 def form(text: str, lang: str = "en") -> str:
-    """What stays of a text without case, accents, marks, articles, and the choice of kana."""
+    """A text normalised for comparison: without case, accents, marks and articles, and with one kind of kana."""
     plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFC", text).translate(_KANA).casefold())
     plain = "".join(c for c in plain if not unicodedata.combining(c))
     words = " ".join("".join(c if c.isalnum() else " " for c in plain).split())
@@ -36,21 +36,21 @@ def form(text: str, lang: str = "en") -> str:
 
 @cache
 def english_forms(text: str) -> frozenset[str]:
-    """An English text as it is, and what it may be the plural of."""
+    """An English text, and the words that it may be the plural of."""
     plain = form(text)
     ends = (("ies", "y"), ("ves", "f"), ("es", ""), ("s", ""))
     return frozenset({plain, *(plain.removesuffix(end) + new for end, new in ends if plain.endswith(end))} - {""})
 
 
 class HeldOut:
-    """The English texts, the texts by language, and the photos that no line may have."""
+    """The held-out English texts, texts by language, and photos, none of which may be in a line."""
 
     def __init__(self, images: Collection[str] = ()) -> None:
         self.english, self.images = set[str](), set(images)
         self._texts: dict[str, set[str]] = defaultdict(set)
 
     def add(self, en: str, texts: Mapping[str, Iterable[str]]) -> None:
-        """Keep out an English text and its translations."""
+        """Hold out an English text and its translations."""
         self.english |= english_forms(en)
         for lang, some in texts.items():
             self._texts[lang] |= {form(text, lang) for text in some} - {""}
@@ -102,14 +102,14 @@ def hold_stamps(debian: Path, out: Path, held: HeldOut) -> None:
 
 
 def is_held_noun(english: str) -> bool:
-    """Whether a noun is in the tenth that is kept out, by its hash."""
+    """Whether a noun is in the tenth that is held out, by its hash."""
     return int(hashlib.sha256(english.encode()).hexdigest(), 16) % 10 == 0
 
 
 def hold_nouns(lines: Iterable[Line], labels: Collection[str], out: Path, held: HeldOut) -> None:
-    """Keep out a tenth of the nouns that are names of images, with what dictionaries give for them.
+    """Hold out a tenth of the nouns that are labels of images, with their dictionary translations.
 
-    A translation that more entries give comes first: the first of a single dictionary may have another meaning.
+    Translations in more entries come first: the first one in a single dictionary may have another meaning.
     """
     votes: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     for line in lines:
@@ -126,7 +126,7 @@ def hold_nouns(lines: Iterable[Line], labels: Collection[str], out: Path, held: 
 
 
 def hold_xtd10(github: Path, out: Path, held: HeldOut) -> None:
-    """Keep out XTD10: 1,000 photos of COCO, each with a caption in several languages."""
+    """Hold out XTD10: 1,000 photos of COCO, each with a caption in several languages."""
     top = github / "xtd10"
     files = {lang: f"XTD10/test_1kcaptions_{lang}.txt" for lang in ("en", "es", "it", "ko", "pl", "ru", "tr", "zh")}
     files |= {

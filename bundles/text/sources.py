@@ -34,7 +34,7 @@ GITHUB = {
 
 
 class Line(NamedTuple):
-    """A text and its English; `loose` if both only describe the same photo."""
+    """A text and its English counterpart; `loose` if both only describe the same photo."""
 
     en: str
     lang: str
@@ -52,7 +52,7 @@ class Line(NamedTuple):
 
 
 def tidy(text: str) -> str:
-    """One line in normal form."""
+    """The text on one line, in Unicode normal form."""
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
@@ -65,7 +65,7 @@ def rows(path: Path) -> list[str]:
 
 
 def records(data: Path, *patterns: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The key and the facts of each image of shards."""
+    """The key and the metadata of each image in the shards."""
     for path in sorted(one for pattern in patterns for one in data.glob(pattern)):
         with tarfile.open(path) as shard:
             for member in shard:

@@ -1,4 +1,4 @@
-"""Words of dictionaries: which translations are worth learning."""
+"""Dictionary words: which translations are worth learning."""
 
 import gzip
 import re
@@ -14,7 +14,7 @@ from bundles.text.sources import LANGUAGES, THREE_LETTERS, Line, rows, tidy
 # WordNet's files: acts, animals, artifacts, bodies, food, places, objects, people, phenomena, plants, substances
 _THINGS = frozenset((4, 5, 6, 8, 13, 15, 17, 18, 19, 20, 27))
 _LIVING = frozenset((5, 13, 20))
-_MOST = {"other": 10_000, "compound": 5_000}  # lines of a language that are not things, or not in WordNet
+_MOST = {"other": 10_000, "compound": 5_000}  # lines per language for words that are not things, or not in WordNet
 _SCRIPTS = {"ar": "ARABIC", "el": "GREEK", "he": "HEBREW", "hi": "DEVANAGARI", "ko": "HANGUL", "ru": "CYRILLIC"}
 _SCRIPTS |= {"uk": "CYRILLIC", "zh": "CJK", "ja": "HIRAGANA KATAKANA CJK KATAKANA-HIRAGANA"}
 _NOTE = re.compile(r"<[^>]*>|\[[^\]]*\]|\([^)]*\)|\{[^}]*\}|/[^/]*/|^\s*\d+\.|\d+\.\s*$")
@@ -145,7 +145,7 @@ def _cldr(debian: Path, lang: str) -> dict[tuple[str, str | None], str]:
 
 
 def right_script(text: str, lang: str) -> bool:
-    """Whether all letters of a text are of the script of its language."""
+    """Whether all letters of a text are in the script of its language."""
     scripts = tuple(_SCRIPTS.get(lang, "LATIN").split())
     letters = [c for c in text if c.isalpha() and c not in "ー々"]
     return bool(letters) and all(unicodedata.name(c, "").startswith(scripts) for c in letters)

@@ -33,7 +33,7 @@ LINES = tuple(round(0.3 + 0.05 * step, 2) for step in range(9))
 
 @dataclass(frozen=True, slots=True)
 class JudgedQuery:
-    """The images of a query whose truth is known, best first: their cosines [n], and whether they show it [n]."""
+    """A query and its images of known truth, best first: their cosines [n], and whether they match the query [n]."""
 
     text: str
     kind: QueryKind

@@ -52,7 +52,7 @@ class Finding:
 def examine(at: Path | None = None) -> Iterator[Finding]:
     """Check the installation and a collection; yields each finding as soon as it is available.
 
-    at: the collection's folder; by default that of the collection nearest to the current folder, if there is one.
+    at: the collection's folder; by default the collection nearest to the current folder, if there is one.
     """
     checks: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
         ("Python", _python),
@@ -71,7 +71,7 @@ def examine(at: Path | None = None) -> Iterator[Finding]:
 
 
 def examine_collection(at: Path | None = None) -> Iterator[Finding]:
-    """Check a collection alone; see `examine`."""
+    """Check only a collection; see `examine`."""
     yield from _guarded("Collection", lambda: _collection(at))
 
 

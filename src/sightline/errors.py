@@ -17,7 +17,7 @@ class SightlineError(Exception):
 
 
 class MediaError(SightlineError):
-    """An image that cannot be opened: missing, empty, truncated, not an image, too large or of an unknown format."""
+    """An image that cannot be opened: missing, empty, truncated, not an image, too large or in an unknown format."""
 
     def __init__(self, name: str, reason: str, way_out: str = "") -> None:
         super().__init__(f"{name}: {reason}", way_out)
@@ -30,11 +30,11 @@ class MissingDecoderError(MediaError):
 
 
 class DataError(SightlineError):
-    """A data set that is missing, empty, of an unknown format, or has a broken record."""
+    """A data set that is missing, empty or in an unknown format, or that has a broken record."""
 
 
 class BundleError(SightlineError):
-    """A bundle that is missing, incomplete, modified or of a format that this version cannot read."""
+    """A bundle that is missing, incomplete, modified or in a format that this version cannot read."""
 
 
 class UnknownOperatorError(BundleError):

@@ -82,7 +82,7 @@ def remove_drafts(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync the file names in a folder to disk."""
+    """Sync a folder's entries (the names of its files) to disk."""
     if os.name == "nt":  # Windows cannot open folders, and does not need this after renaming
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -121,7 +121,7 @@ class FolderLock:
             os.close(self._folder)
 
     def _is_current(self) -> bool:
-        """Whether the lock file still exists under its name; another process may have deleted or replaced it."""
+        """Whether the lock file is still in place; another process may have deleted or replaced it."""
         own = os.fstat(self.file)
         try:
             now = self._path.lstat()

@@ -1,4 +1,4 @@
-"""CPU count, and work over slices of rows in a shared thread pool."""
+"""The number of usable CPUs, and a thread pool that works through slices of rows."""
 
 import os
 from collections.abc import Callable

@@ -71,7 +71,7 @@ def evaluate(  # type: ignore[misc]  # `options` of the signatures above are tho
         error.
     lang: the language of the captions, or a list of several; a list gives a `Languages`, with an evaluation for each.
     protocol: which images form a gallery: karpathy, coco-1k, coco-5k or full.
-    names: instead, measure how often an image's label ranks first among all labels (zero-shot); gives a
+    names: measure zero-shot labelling instead: how often an image's label ranks first among all labels; gives a
         `NamesEvaluation`.
     late, rerank: number of top results to rescore by late interaction, then by the matcher; by default 0.
     fusion, weight: how the matcher's score and the cosine are combined; the model sets the defaults.
@@ -82,10 +82,10 @@ def evaluate(  # type: ignore[misc]  # `options` of the signatures above are tho
     progress: called with the current part of the work, the amount done, and the total.
     translate: translates captions from `lang` into the model's language: a function, or a command that reads and
         writes one text per line.
-    shared: the encoded images, if they already exist.
+    shared: images that were encoded earlier, to reuse.
     partner: a second model; rank by the mean similarity of both. matcher: another model for reranking.
     ranks: write the rank of every query to this file: a .csv, or TREC files for a .run.
-    top: how many results of every query to keep, for `evaluation.rank_files` and `evaluation.comparison`.
+    top: how many results to keep for each query, for `evaluation.rank_files` and `evaluation.comparison`.
     imports: Python modules to import first, and encoders of your own, as `my_module:MyEncoder`.
 
     An unreadable image is listed in `unreadable`; it and its captions count as missed.
@@ -147,7 +147,7 @@ def evaluate(  # type: ignore[misc]  # `options` of the signatures above are tho
 
 
 def records_of(data: Captioned, **options: Any) -> Sequence[Record]:
-    """The records of data sets given by path, read with the options of `datasets.read_all`; records as they are."""
+    """Read the data sets at these paths, with the options of `datasets.read_all`; records are returned as they are."""
     from sightline.datasets import read_all
 
     paths = _paths(data)

@@ -77,20 +77,20 @@ def index(
     """Index folders of images, or text files, into a collection; unchanged files are not read again.
 
     folders: one or several; if empty, everything that the collection at `at` contains. Images may also be in shards
-        (`.tar`), or at the URLs of a list (`.urls`). Texts are the lines of a `.txt` file, or of a `.jsonl` file with
-        `text` or `caption` and optionally `id`.
+        (`.tar`), or at the URLs listed in a `.urls` file. Texts are the lines of a `.txt` file, or of a `.jsonl` file
+        with `text` or `caption` and optionally `id`.
     at: the collection's folder; by default `.sightline` in the folder that is indexed.
     model: as for `load`.
     progress: called with the number of files done, and the number of files to read.
     wait: whether to wait if another process is indexing the same collection, or for how many seconds.
-    notify: called with a message if it has to wait, or finds damage; by default it is logged.
+    notify: called with a message if indexing has to wait, or finds damage; by default, messages are logged.
     prune: remove missing files, even when a whole folder is missing.
     retry: try again to read files that could not be read before.
     workers: `ray` or `ray://HOST:PORT` to read and encode on a Ray cluster.
     store: `milvus://HOST:PORT/NAME` or `postgresql://USER@HOST:PORT/DATABASE/NAME` to keep the vectors of a new
         collection on a server.
     quick: encode new images with the model's fast image graph; they can be refined later.
-    refine: then encode the images of the fast graph again with the full one, newest first.
+    refine: then re-encode the fast graph's images with the full graph, newest first.
 
     Unreadable files are listed in the report and do not stop the run. Ctrl-C raises `IndexingInterrupted` with the
     report so far; finished work is kept, and the next run continues.

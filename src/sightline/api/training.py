@@ -40,17 +40,17 @@ def train(
     Needs torch: `pip install 'sightline-search[train]'`.
 
     recipe: the path of a TOML file, or its contents as a mapping; see recipes/.
-    out: the folder of the run; by default runs/NAME, after the recipe.
+    out: the run's folder; by default runs/NAME, with the recipe's name.
     changes: changes to the recipe, as for `--set`, `["optimizer.lr=1e-4"]`, or as values, `{"optimizer.lr": 1e-4}`.
     imports: Python modules to import first, and encoders of your own, as `my_module:MyEncoder`.
-    plot: at the end, plot the curves of the run to curves.png in its folder.
-    resume: continue from `out/last`, or start if it does not exist.
+    plot: at the end, plot the training curves to curves.png in the run's folder.
+    resume: continue from `out/last`; if that does not exist, start a new run.
     report: called with each step's metrics. on_prepare: called with the progress of the work before the first step.
     save_every: steps between two saved states, or minutes as in "10m"; overrides `checkpoint.every` of the recipe.
     stop_after: save and stop after this many steps in total.
-    stop: called after every step; if it returns True, the run is saved and a KeyboardInterrupt raised.
-    notify: called with each warning about the run, such as validation images that are also training images; by default
-        it is logged.
+    stop: called after every step; if it returns True, the run is saved and a KeyboardInterrupt is raised.
+    notify: called with each warning about the run, such as validation images that are also training images; by default,
+        warnings are logged.
 
     >>> import sightline, tempfile
     >>> from sightline.demo.training import tiny_recipe
@@ -114,7 +114,8 @@ def export(
         calibrate relevance; with int8, they also provide the activation ranges of the image tower, which makes it
         faster, and their captions determine how four-bit weights of the text tower are rounded.
     imports: as for `train`.
-    push: upload the bundle to the Hugging Face hub as `hf:USER/NAME`. private: if that is new, make it private.
+    push: upload the bundle to the Hugging Face hub as `hf:USER/NAME`. private: if the repository is new, make it
+        private.
     provenance: what the bundle records about its data, licences and recipe.
     progress: called with the current part of the work, the amount done, and the total.
     on_problem: called for every unreadable image in `calibrate`.

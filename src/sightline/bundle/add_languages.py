@@ -38,14 +38,15 @@ def add_languages(
     provenance: Mapping[str, Any] | None = None,
     results: Sequence[Mapping[str, Any]] = (),
 ) -> LanguagesSpec:
-    """Write the folder `languages` into a bundle's folder, replacing one that is there; the bundle stays the same.
+    """Write the folder `languages` into a bundle's folder, replacing any that exists; the bundle is unchanged.
 
     graph, tokenizer: the files of a text graph with the inputs and outputs of the bundle's own: from `ids` and `mask`
-        to `embedding` and, if the bundle has them, `fragments` and `states`. It must encode into the bundle's space.
+        to `embedding` and, if the bundle has them, `fragments` and `states`. It must encode into the bundle's vector
+        space.
     languages: the codes of its languages, such as `de`.
     max_length, pad_id: the maximum number of tokens, and the token for padding.
     relevance: fitted for texts in these languages. words: the words of its training texts by language, most frequent
-        first; queries with other words get a notice.
+        first; queries that contain other words get a notice.
     provenance, results: where it came from, and what `sightline eval` measured.
 
     A graph that does not fit the bundle is rejected, and nothing is changed.
@@ -90,7 +91,7 @@ def _check_languages(languages: Sequence[str], own: BundleSpec) -> None:
 
 
 def _check_outputs(draft: Path, own: BundleSpec, spec: LanguagesSpec) -> None:
-    """Reject a graph whose outputs are not those of the bundle's text graph; states are compared with its matcher's."""
+    """Reject a graph whose outputs differ in width from those of the bundle's text graph."""
     bundle = Bundle(draft.parents[1], own, threads=1)
     expected = bundle.encode_texts([_PROBE])
     found = Bundle(draft, replace(own, text=spec.text), threads=1).encode_texts([_PROBE])

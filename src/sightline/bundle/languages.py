@@ -1,4 +1,4 @@
-"""The language add-on of a bundle: a second text graph, which encodes texts of other languages into the same space."""
+"""The language add-on of a bundle: a second text graph, which encodes texts in other languages into the same space."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from sightline.bundle.words import Words
 from sightline.errors import BundleError
 
 FOLDER = "languages"
-"""The folder of the add-on inside the folder of its bundle."""
+"""The add-on's folder, inside the bundle's folder."""
 
 LANGUAGES_FILE = "languages.json"
 GRAPH_FILE, TOKENIZER_FILE, WORDS_FILE = "text.onnx", "tokenizer.json", "words.json"

@@ -8,7 +8,7 @@ FAST_IMAGE_FILE = "image-fast.onnx"
 CHECKPOINT_FILE = "retriever.json"
 PUBLISHED_FILE = "config.json"
 OPEN_CLIP_FILE = "open_clip_config.json"
-MODULES_FILE = "modules.json"  # in models of sentence-transformers
+MODULES_FILE = "modules.json"  # in sentence-transformers models
 BEST_FOLDER = "best"
 HUB_PREFIX = "hf:"
 

@@ -1,4 +1,4 @@
-"""The `Model` protocol: what search and evaluation need of a bundle, checkpoint or published model."""
+"""The `Model` protocol: what search and evaluation need from a bundle, checkpoint or published model."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ PairMatcher = Callable[[Int64Array, Int64Array], Float32Array]
 """Computes logits [pairs] for pairs of texts and images, given their indices [pairs]."""
 
 MANY_LANGUAGES = "mul"
-"""What a model that reads many languages, none of them named, has in `languages`."""
+"""The entry in `languages` of a model that reads many languages but does not list them."""
 
 DEFAULT_WEIGHT = 0.5
 """The weight of the cosine in a fusion, if neither the user nor the model sets one."""
@@ -44,7 +44,7 @@ class Defaults:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The older kind of relevance: the probability that an item, among all items, is the one that was meant.
+    """The older kind of relevance: the probability that, among all items, this is the one that was meant.
 
     It is sigmoid(scale x score + bias), fitted on held-out pairs, for the scores of one stage.
 
@@ -135,9 +135,9 @@ class Model(Protocol):
         return ("en",)
 
     def for_language(self, lang: str) -> "Model":
-        """The same model for texts in a language: an add-on may bring another text graph, relevance and word list.
+        """The same model for texts in a language: an add-on may supply another text graph, relevance and word list.
 
-        Vectors stay comparable. A language that the model lacks is rejected.
+        Vectors stay comparable. A language that the model does not read is rejected.
         """
         if lang in self.languages or MANY_LANGUAGES in self.languages:
             return self
@@ -190,7 +190,7 @@ class Model(Protocol):
 
 
 def unknown_language(model: Model, lang: str) -> OptionError:
-    """The error for a language that a model lacks."""
+    """The error for a language that a model does not read."""
     return OptionError(
         "lang",
         f"cannot be {lang!r}: {model.name} reads {', '.join(model.languages)}",
@@ -202,7 +202,7 @@ _NOUNS: dict[Ability, str] = {"embed": "embeddings", "fragments": "fragments", "
 
 
 def check_ability(model: Model, ability: Ability, needed_by: str, hint: str = "") -> None:
-    """Reject a call that needs an ability that the model lacks."""
+    """Reject a call that needs an ability the model lacks."""
     if ability not in model.abilities:
         trained = ", ".join(sorted(model.abilities))
         raise ModelError(

@@ -1,7 +1,7 @@
 """The rows of items of different lengths, concatenated without padding, in half precision.
 
-25,000 captions padded to 64 tokens of 384 numbers would take 2.4 GB in float32; their real tokens take a tenth of that
-here. Arithmetic is done in float32 on the few items in use, never in half precision.
+25,000 captions padded to 64 tokens of 384 numbers would take 2.4 GB in float32; stored here, their real tokens take a
+tenth of that. Arithmetic is done in float32 on the few items in use, never in half precision.
 """
 
 from dataclasses import dataclass, field

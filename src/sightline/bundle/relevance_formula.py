@@ -55,7 +55,7 @@ class PairRelevance:
             )
 
     def of(self, text: str, cosines: FloatArray, words: Words) -> Float64Array:
-        """The relevance to a text of images with these cosines; words: those that the model was trained on.
+        """The relevance of images with these cosines to a text; words: those that the model was trained on.
 
         >>> fitted = PairRelevance({"cosine": 10.0, "bias": -5.0})
         >>> fitted.of("a dog", np.array([0.5]), Words()).tolist()

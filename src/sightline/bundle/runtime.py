@@ -270,7 +270,7 @@ class Bundle(Model):
         return Encoded(out["embedding"], real, out.get("fragments"), out.get("states"), tokens.truncated[places])
 
     def _encode_regions(self, regions: Float32Array, mask: BoolArray) -> Encoded:
-        """Encode regions [batch, n, width]; as with texts, images with equally many regions are encoded together."""
+        """Encode regions [batch, n, width]; like texts, those of equal length are encoded together."""
 
         def alike(places: Int64Array, count: int) -> Encoded:
             own = mask[places, :count]
@@ -290,7 +290,7 @@ class Bundle(Model):
 
 
 class _InLanguage(Bundle):
-    """A bundle that reads texts with the graph of its add-on; everything else is the bundle's own."""
+    """A bundle that reads texts with its add-on's graph; everything else is the bundle's own."""
 
     def __init__(self, bundle: Bundle, tower: Bundle, lang: str) -> None:
         super().__init__(bundle.folder, tower.spec, bundle.threads, bundle.device)
@@ -325,7 +325,7 @@ class _InLanguage(Bundle):
         """None: it is fitted for texts in the bundle's own languages."""
 
     def fast_variant(self) -> Bundle | None:
-        """The same with the bundle's fast image graph; None if it has none."""
+        """The same model with the bundle's fast image graph; None if it has none."""
         fast = self._bundle.fast_variant()
         return None if fast is None else fast.for_language(self._lang)
 

@@ -59,7 +59,7 @@ class FastSpec:
     """A second image graph, `image-fast.onnx`: smaller, faster, and in the same space as the bundle's other graphs.
 
     image: its input and grid. relevance: fitted for its vectors; None if it was not fitted.
-    provenance, results: as in a `BundleSpec`, of this graph.
+    provenance, results: as in `BundleSpec`, but for this graph.
     """
 
     image: ImageSpec
@@ -111,7 +111,7 @@ class BundleSpec:
         return replace(self, files=files, fast=None)
 
     def fast_variant(self) -> "BundleSpec":
-        """The bundle with its fast image graph instead of the other; raises an error if it has none."""
+        """The bundle with its fast image graph in place of the full one; raises an error if it has none."""
         if self.fast is None:
             raise BundleError(f"{self.name} has no fast image graph", "Leave out fast and --quick.")
         return replace(

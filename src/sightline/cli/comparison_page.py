@@ -1,4 +1,4 @@
-"""An HTML page with the queries on which one of two models did better or worse, and the top pictures of both."""
+"""An HTML page with the queries on which one of two models did better or worse, and the top pictures from each."""
 
 import base64
 import io
@@ -26,7 +26,7 @@ img { height: 7rem; border-radius: 4px; margin-right: 4px } img.right { outline:
 
 
 def write_page(found: Comparison, records: Sequence[Record], path: Path, most: int = 24) -> None:
-    """Write the page: the table, and up to `most` captions that b won and lost, those with the largest change first.
+    """Write the page: the table, and up to `most` captions that b won and lost, largest changes first.
 
     All pictures are embedded in the page, so it can be sent and kept as one file.
     """

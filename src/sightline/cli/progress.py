@@ -12,7 +12,7 @@ EvaluationReport = Callable[[str, int, int], None]
 TrainingReport = Callable[[dict[str, Any]], None]
 IndexingReport = Callable[[int, int], None]
 
-_LINES = 20  # lines for a training run without a terminal, besides those with validation results
+_LINES = 20  # lines printed for a training run without a terminal, in addition to those with validation results
 _TURNS = 50  # steps after which an alternating loss that has not been used again is no longer shown
 _SECONDS = 30.0  # seconds between two lines of an indexing run without a terminal
 
@@ -89,8 +89,8 @@ def training() -> Iterator[TrainingShown]:
 def indexing(done_so: str = "indexed", before: str = "looking for new files") -> Iterator[IndexingReport]:
     """Show a bar with files per second and time left on a terminal; otherwise print them occasionally.
 
-    done_so: a verb for what was done with each file, such as "indexed". before: a description of the work before the
-    first file. A total of 0 means unknown.
+    done_so: a verb for what was done with each file, such as "indexed". before: describes the work before the first
+    file. A total of 0 means unknown.
     """
     pace = Pace()
     if not sys.stderr.isatty():

@@ -102,7 +102,7 @@ def index(
 
 
 def _read_text(at: Path, is_asked: bool, retry: bool) -> None:
-    """Read the text in images not read before, and report the result; the collection can be searched meanwhile."""
+    """Read the text in images not yet read, and report the result; the collection can be searched in the meantime."""
     from sightline.cli.formatting import problem_lines
     from sightline.cli.progress import indexing
     from sightline.collection.image_text.reading import pending, read_text_in_images
@@ -127,7 +127,7 @@ def _read_text(at: Path, is_asked: bool, retry: bool) -> None:
 
 
 def _finds_again(model: str) -> bool:
-    """Whether searches can find the model themselves: the default, or a bundle, whose folder the collection stores."""
+    """Whether searches find the model unaided: it is the default, or a bundle, whose folder the collection stores."""
     from sightline.bundle.layout import SPEC_FILE
     from sightline.registry.loader import without_fast
 

@@ -1,8 +1,8 @@
-"""Albums of a collection, including favourites: named sets of contents.
+"""A collection's albums, including favourites: named sets of items.
 
 They are stored in `albums/albums.json` beside the catalog, in a separate file, so that they can be changed during a
-long indexing run and survive when a damaged catalog is rebuilt. Contents are identified by their hashes, so moving or
-renaming a file does not affect albums.
+long indexing run and survive when a damaged catalog is rebuilt. Items are identified by the hashes of their contents,
+so moving or renaming a file does not affect albums.
 """
 
 import json
@@ -47,17 +47,17 @@ class Albums:
         return self._sets
 
     def of(self, hash: bytes) -> list[str]:
-        """The names of the albums that include the content with this hash."""
+        """The names of the albums that include the item with this content hash."""
         return [name for name, hashes in self.all().items() if hash in hashes]
 
     def add(self, name: str, hashes: Iterable[bytes]) -> None:
-        """Add contents to an album, creating it if needed."""
+        """Add items to an album by content hash, creating the album if needed."""
         checked = check_name(name)
         with self._changing() as sets:
             sets[checked] = sets.get(checked, frozenset()) | frozenset(hashes)
 
     def remove(self, name: str, hashes: Iterable[bytes]) -> None:
-        """Remove contents from an album, and delete the album if it is then empty. Files are not deleted."""
+        """Remove items from an album by content hash; an empty album is deleted, files are not."""
         with self._changing() as sets:
             left = sets.get(name, frozenset()) - frozenset(hashes)
             if left:

@@ -140,7 +140,7 @@ class Collection:
         fusion, weight: how the matcher's score and the cosine are combined. The model sets the defaults.
         min_relevance: hide results below this relevance, 0 to 1.
         budget_ms: how long the search may take; `late` and `rerank` are then upper limits.
-        duplicates: `fold` shows images that look the same as one result, `show` shows all of them.
+        duplicates: `fold` combines images that look the same into one result, `show` shows all of them.
         lang: the language of the text, such as `de`, one of `model.languages`; by default it is recognised.
         model: the collection's model, if already open.
 
@@ -193,7 +193,7 @@ class Collection:
         self.catalog.stop_when(cancelled)
 
     def text_in(self, id: int, query: str = "") -> list[MarkedLine]:
-        """The lines of text in an image, with a query's words marked; empty if no text was read."""
+        """The lines of text in an image, with the words of a query marked; empty if no text was read."""
         database, hash = self.image_text, self.catalog.hash_of(id)
         if database is None or hash is None:
             return []
@@ -258,8 +258,8 @@ class Collection:
         """Extract dates, file names, folders and albums from a query; search for the result's `words` with its `where`.
 
         literal: phrases to keep as words. today: the reference date for phrases such as "last summer".
-        lang: the language of the query, to search for the words in; by default it is recognised. Only English has
-            phrases with words.
+        lang: the language of the query, in which its words are then searched for; by default it is recognised. Phrases
+            that contain words, such as "last summer", are recognised only in English.
         """
         words, quoted = split_quotes(text)
         if quoted:  # quoted parts are searched for as they are

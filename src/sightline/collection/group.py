@@ -12,7 +12,7 @@ from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.results import Hit, SearchResult
 from sightline.retrieval.stages import resolve
 
-_STAGES = ("text", "match", "late", "embed")  # hits of a stage come before those of the next
+_STAGES = ("text", "match", "late", "embed")  # hits of each stage come before those of the next
 
 
 class GroupHit(NamedTuple):

@@ -79,7 +79,7 @@ def model_for_indexing(at: Path, model: str | Path | Model | None = None) -> str
 
 
 def model_at(place: str, sha256: str) -> str | None:
-    """The name of the model with this hash: the bundle in a folder, or its fast variant; None if it is neither.
+    """The name of the model with this hash: the bundle in a folder, or its fast variant; None if neither has it.
 
     The bundle's files are checked when it is loaded.
     """

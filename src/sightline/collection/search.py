@@ -26,7 +26,7 @@ from sightline.stores.base import Ids
 class CollectionSearch:
     """Searches one catalog and its store.
 
-    cascade: opens the model; not called by a search for only the text in images, which needs no model.
+    cascade: opens the model; not called by a search that looks only for text in images, which needs no model.
     text: the text in the images; None if it was not read.
     """
 

@@ -40,7 +40,7 @@ def is_own(folder: Path) -> bool:
 
 
 def check_roots(at: Path, folders: Iterable[Path], url_lists: Iterable[Path], named: Iterable[Path]) -> None:
-    """For a collection without a proof, refuse roots that are neither beside it nor named by the user.
+    """For a collection without a proof, refuse roots that are neither next to it nor named by the user.
 
     url_lists: lists of URLs, which are read over the network; the user must name these explicitly.
     """

@@ -15,7 +15,7 @@ def to_jpeg(source: ImageSource, quality: int, side: int | None = None, max_pixe
 
 
 def image_to_jpeg(image: Image.Image, name: str, quality: int, side: int | None = None) -> bytes:
-    """Encode an open image as JPEG bytes; the image itself is scaled in place."""
+    """Encode an open image as JPEG bytes; the image is scaled in place."""
     if side is not None:
         image.thumbnail((side, side), Image.Resampling.LANCZOS)
     made = io.BytesIO()

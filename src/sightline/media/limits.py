@@ -48,8 +48,8 @@ def check_scans(name: str, data: bytes) -> None:
 def _has_one_scan(data: bytes) -> bool:
     """Whether the first scan of a JPEG has all components of all pixels: decoders read no further.
 
-    Nearly all photos are such files, and their segments before that scan are quickly skipped. Anything unusual among
-    these makes the answer no, because a decoder might read it in another way.
+    Nearly all photos are such files, and the segments before that scan are quick to skip. Anything unusual among those
+    segments makes the answer no, because a decoder might interpret it differently.
     """
     at, components = 2, -1
     while data[at : at + 1] == b"\xff" and len(data) > at + 9:

@@ -11,7 +11,7 @@ from sightline.errors import MediaError, MissingDecoderError
 from sightline.media.limits import check_pixels
 
 INSTALL = "pip install 'sightline-search[raw]'"
-_SMALL = 512  # pixels; a preview with a shorter long side is not used, unless it is at least half that of the photo
+_SMALL = 512  # pixels; smaller previews (by long side) are used only if at least half as large as the photo
 _QUALITY = 92
 _ORIENTATIONS = {3: 3, 5: 8, 6: 6}  # from LibRaw's orientation codes to those of EXIF
 

@@ -74,7 +74,7 @@ def is_installed() -> bool:
 def read_moments(
     path: Path, name: str, preprocess: Preprocess, *, max_pixels: int, cpu_seconds: float
 ) -> tuple[VideoFacts, Moments]:
-    """Read a video's properties, and up to 64 moments in order of time, at the size that a model expects.
+    """Read a video's properties, and up to 64 moments in chronological order, at the size that a model expects.
 
     cpu_seconds: when this much CPU time has been used, the moments are chosen from the frames decoded so far.
 

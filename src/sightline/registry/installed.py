@@ -17,7 +17,7 @@ from sightline.registry.published import PublishedModel
 if TYPE_CHECKING:
     from rich.table import Table
 
-_HERE = ("*", "bundles/*", "runs/*/bundle")  # where a working folder keeps bundles
+_HERE = ("*", "bundles/*", "runs/*/bundle")  # where bundles are kept in a working folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def _places() -> Iterator[tuple[str, Path]]:
 
 
 def _hub() -> Path:
-    """The download cache of huggingface_hub, found by the same rules as in that library."""
+    """The download cache of huggingface_hub, located by the same rules as that library uses."""
     if "HF_HUB_CACHE" in os.environ:
         return Path(os.environ["HF_HUB_CACHE"])
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -18,7 +18,7 @@ from sightline.errors import ModelError, SightlineError
 from sightline.registry.hub import download
 
 FAST = "fast"
-"""The default model with its fast image graph; `FOLDER:fast` and `hf:NAME:fast` name that of another bundle."""
+"""Names the default model with its fast image graph; for other bundles, use `FOLDER:fast` or `hf:NAME:fast`."""
 
 _WEIGHTS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
 

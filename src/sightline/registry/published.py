@@ -1,4 +1,4 @@
-"""Published models that Sightline can open, as a list to choose from; none of them was measured by Sightline."""
+"""Published models that Sightline can open, as a list to choose from; Sightline has not measured any of them."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -20,7 +20,7 @@ def text_counts(members: Sequence[Member]) -> dict[str, Any]:
 
 
 def search_answer(result: GroupResult, members: Sequence[Member]) -> dict[str, Any]:
-    """The output of `sightline search --json`, without details that only the owner of the machine should see."""
+    """The output of `sightline search --json`, without details meant only for the owner of the machine."""
     return {**result.flat().about(), "hits": group_hit_answers(result.hits, members)}
 
 
@@ -113,7 +113,7 @@ def _item_answer(item: Item) -> dict[str, Any]:
 
 
 def album_names(collection: Collection, id: int) -> dict[str, list[str]]:
-    """The albums that contain an item, if any."""
+    """The names of the albums that contain an item, if any."""
     hash = collection.catalog.hash_of(id) if isinstance(collection.at, Path) else None
     names = collection.albums.of(hash) if hash else []
     return {"albums": names} if names else {}

@@ -104,7 +104,7 @@ def _places(first: int, last: int, k: int) -> list[int]:
 
 
 def _folders(member: Member) -> list[dict[str, Any]]:
-    """Folders and the number of files in each; if several roots were indexed, each is included with an empty path."""
+    """Folders and the number of files in each; if there are several roots, each has an entry with an empty path."""
     counts: Counter[tuple[str, str]] = Counter()
     roots = root_names(member)
     for root, folder, files in member.collection.catalog.everything().execute(

@@ -1,4 +1,4 @@
-"""Example searches: everyday subjects that appear in the collection."""
+"""Example searches: everyday subjects that the collection contains."""
 
 import threading
 from weakref import WeakKeyDictionary
@@ -36,7 +36,7 @@ class Examples:
 
 
 def find_examples(collection: Collection, model: Model) -> list[str]:
-    """Search for everyday subjects, and return the few with the best results; none for a collection of texts."""
+    """Search for everyday subjects, and return the few with the best results; empty for a collection of texts."""
     if collection.kind != "images" or not len(collection):
         return []
     results = collection.search_together(SUBJECTS, k=1, lang="en" if "en" in model.languages else None, model=model)

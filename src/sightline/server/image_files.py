@@ -1,4 +1,4 @@
-"""Images of the collection, as sent to clients: the exact bytes that were indexed, or thumbnails."""
+"""The collection's images, as sent to clients: the exact bytes that were indexed, or thumbnails."""
 
 import contextlib
 import hashlib

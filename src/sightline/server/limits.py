@@ -8,8 +8,8 @@ class Limits:
     """All limits of a server.
 
     upload_bytes: size of a request body. pixels: size of an uploaded image.
-    image_bytes, video_bytes: size of an image or video file of the collection that is sent.
-    own_pixels: size of an image of the collection, or of a video frame, that is decoded.
+    image_bytes, video_bytes: size of an image or video file that is sent from the collection.
+    own_pixels: size of an image or video frame that is decoded from the collection.
     decode_bytes: memory to decode one image. large_decode_bytes: the same for large images of the collection, which are
         decoded one at a time.
     decode_seconds: time to decode one image.
@@ -24,7 +24,7 @@ class Limits:
     waiting: queued requests of one kind; more are rejected.
     rate, burst: requests per second that one client of a public server may sustain, and may send at once.
     batch: queries processed together, from encoding to results; 1 disables batching. encoders: number of such batches
-        at the same time; 0 for one per CPU.
+        processed at the same time; 0 for one per CPU.
     gather_ms: how long to wait for more queries to batch, if the previous batch had several.
     thumbnail_bytes: total size of all cached thumbnails.
     """

@@ -226,7 +226,7 @@ def model_routes(service: Service) -> APIRouter:
 
 
 def operations_routes(service: Service, access_control: AccessControl, is_ready: Callable[[], bool]) -> APIRouter:
-    """Routes for operators of the server."""
+    """Routes for whoever operates the server."""
     router = APIRouter(tags=["operations"], responses=_USUAL)
 
     @router.get("/healthz", response_model=responses.HealthAnswer)
@@ -236,7 +236,7 @@ def operations_routes(service: Service, access_control: AccessControl, is_ready:
 
     @router.get("/readyz", response_model=responses.HealthAnswer)
     async def readyz() -> Response:
-        """Whether the server can answer searches and is up to date with the collection. Needs no token."""
+        """Whether the server can answer searches and keeps up with changes to the collection. Needs no token."""
         if not is_ready():
             raise RefusedError(503, "not ready", "The server's log says why.", headers={"Retry-After": "5"})
         return JSONResponse({"status": "ready"})

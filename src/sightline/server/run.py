@@ -52,11 +52,11 @@ def serve(
     """Serve collections until the process is interrupted or terminated; requests in progress are finished first.
 
     at: the collection's folder, or the folder of images that contains it; by default, the collection nearest
-        to the current folder. Several collections of the same model are searched as one.
+        to the current folder. Several collections indexed with the same model are searched as one.
     port: 0 for any free port. token: required for a host that other machines can reach.
     watch: index changes in the collection's folders.
     read_text: read the text in images in the background; by default if the extra `ocr` is installed.
-    notify: called with one line of text when serving starts and when something was indexed.
+    notify: called with one line of text when serving starts, and whenever something has been indexed.
     force_exit: end the process if its threads do not finish soon after the server has stopped.
     """
     check_exposure(host, token)
@@ -152,7 +152,7 @@ class ServedCollection:
             return f"{items:,} {members[0].collection.kind}{several}"
 
     def updaters(self, watch: bool, notify: Callable[[str], None], read_text: bool = False) -> list[CollectionUpdater]:
-        """The updaters that keep the collections up to date with their folders."""
+        """The updaters that keep the collections in step with their folders."""
         found = []
         for place, current in zip(self.places, self.library.parts, strict=True):
             if watch and isinstance(place, str):

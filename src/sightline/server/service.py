@@ -39,7 +39,7 @@ from sightline.stores.base import PaddedVectors, Part
 _QUICK, _SLOW = 32, 32
 _FRAME_QUALITY = 90
 HasTag = Callable[[str], bool]
-"""A function that says whether the client already has the version with a given tag."""
+"""A function that tells whether the client already has the version with a given tag."""
 
 
 class Service:
@@ -166,7 +166,7 @@ class Service:
             return etag(member.collection, item, "video"), open_video(member.collection, item, self.limits)
 
     def _frame(self, collection: Collection, item: Item) -> Callable[[int | None, int], bytes]:
-        """A function that makes a JPEG of the frame of a video at the moment of `item`."""
+        """A function that encodes the video frame at the item's moment as a JPEG."""
 
         def frame(side: int | None, quality: int) -> bytes:
             video = open_video(collection, item, self.limits)
@@ -239,7 +239,7 @@ class Service:
         return {"model": self.model.name, "scores": scores}
 
     def _reading(self, lang: str | None) -> Model:
-        """The model for texts in a language; by default its main one."""
+        """The model for texts in a language; by default the model's main language."""
         return self.model if lang is None else self.model.for_language(lang)
 
     def _stored_item(self, id: int) -> Encoded:
@@ -314,7 +314,7 @@ def _item(collection: Collection, id: int) -> Item:
 
 
 def _item_at(collection: Collection, id: int, version: str | None, at: float | None = None) -> Item:
-    """An item, if it still has the content that its URL was created for; a video, at the moment nearest to `at`."""
+    """An item, if its content has not changed since its URL was created; a video, at the moment nearest to `at`."""
     item = _item(collection, id)
     if version is not None and version != answers.version(content_hash(collection, item)):
         raise not_found(id)

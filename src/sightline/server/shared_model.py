@@ -28,7 +28,7 @@ _TOLERANCE: dict[Device, float] = {"cpu": 1e-5, "gpu": 2e-3}  # on a GPU, the la
 
 
 class _Text(NamedTuple):
-    """A text to encode, and the model that encodes it; texts of the same model are batched."""
+    """A text to encode, and the model that encodes it; texts with the same model are batched."""
 
     text: str
     encoder: Model
@@ -38,11 +38,11 @@ class SharedModel(Model):
     """A model shared by threads that each wait for their own result.
 
     encoder: the model that encodes batches of texts. most: maximum number of texts per batch. workers: number of
-    batches that may run at the same time; each has its share of the CPUs, so that none waits for another.
+    batches that may run at the same time; each gets its share of the CPUs, so that none waits for another.
 
-    Texts of different callers are batched with others of similar length. Matching and encoding images gain nothing from
-    larger batches; they run one at a time, in order of arrival, with all CPUs. Texts can be encoded while a match is
-    running.
+    Texts from different callers are batched with others of similar length. Matching and encoding images gain nothing
+    from larger batches; they run one at a time, in order of arrival, with all CPUs. Texts can be encoded while a match
+    is running.
     """
 
     def __init__(self, model: Model, limits: Limits, note: Callable[[int], None] | None = None) -> None:
@@ -120,7 +120,7 @@ class SharedModel(Model):
         return self._model.languages
 
     def for_language(self, lang: str) -> "SharedModel":
-        """The same shared model with the text graph for a language; batches are of one graph each."""
+        """The same shared model with the text graph for a language; each batch uses one graph."""
         encoder = self.encoder.for_language(lang)
         if encoder is self.encoder:
             return self

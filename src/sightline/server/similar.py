@@ -21,7 +21,7 @@ from sightline.server.problems import not_found
 
 
 def similar(collections: Sequence[Collection], member: int, id: int, k: int) -> tuple[list[GroupHit], dict[str, float]]:
-    """The k items of all collections most similar to an item, without it and its duplicates; and the time taken.
+    """The k items in all collections most similar to an item, excluding it and its duplicates; and the time taken.
 
     member: the position of the item's collection in `collections`.
     """

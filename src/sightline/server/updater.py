@@ -29,11 +29,11 @@ class _StoppedError(Exception):
 
 
 class _PausedError(Exception):
-    """Enough was refined at once; refined items are kept, and the next run continues."""
+    """Refining has run for long enough; refined items are kept, and the next run continues."""
 
 
 class CollectionUpdater:
-    """Threads that reopen the collection after indexing, index and refine what is on disk, and read the text in images.
+    """Threads that reopen a collection after indexing, index and refine its files, and read the text in images.
 
     Folders are polled, which works on every disk and needs no extra package. Indexing runs at low priority, and stops
     soon after `close` is called. A failure does not end a thread: it is logged, and the job is retried.
@@ -97,7 +97,7 @@ class CollectionUpdater:
                     self._notify(f"indexed: {report}")
                     self._current.renew()
                 if report.to_refine:
-                    began += self._refine()  # only scanning is a reason to wait
+                    began += self._refine()  # wait in proportion to the scan alone
             except _StoppedError:
                 return
             except SightlineError as error:
@@ -109,7 +109,7 @@ class CollectionUpdater:
             self._stop.wait(max(self._seconds, _REST * (time.monotonic() - began)))
 
     def _refine(self) -> float:
-        """Encode some images of the fast image graph again, for a minute at most; returns how many seconds it took."""
+        """Re-encode some of the fast graph's images, for at most a minute; returns how many seconds it took."""
         began = time.monotonic()
 
         def go_on(done: int, total: int) -> None:

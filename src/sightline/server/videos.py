@@ -1,4 +1,4 @@
-"""Videos of the collection, as sent to clients: files, whole or as byte ranges, and frames at their moments."""
+"""The collection's videos, as sent to clients: files, whole or as byte ranges, and frames at their moments."""
 
 import contextlib
 import os

@@ -83,7 +83,7 @@ class WorkerPool:
 
 
 def _close_result(future: Future[Any]) -> None:
-    """Close the files in the result of work that nobody waits for any more."""
+    """Close the files in a result that nobody is waiting for any more."""
     if not future.cancelled() and future.exception() is None:
         result = future.result()
         for part in result if isinstance(result, tuple) else (result,):

@@ -15,7 +15,7 @@ Ids = npt.NDArray[np.int64]
 Part = Literal["embedding", "fragments", "states"]
 Partition = Literal["year", "month", "folder"]
 StoredImages = Literal["thumbnails", "originals", "none"]
-"""Which form of each picture a store on a server keeps."""
+"""The forms in which a store on a server can keep pictures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ LOW_PATH, FILES, PARTITION_KEY = "low_path", "files", "partition_key"
 
 
 class Note(NamedTuple):
-    """Data stored with an item besides its vectors, so that machines without the catalog can show and filter it.
+    """Data stored with an item in addition to its vectors, so that machines without the catalog can show and filter it.
 
     partition_key: the item's partition. columns: values of the store's columns, None if unknown. about: everything
     else, as JSON. picture: bytes of its picture, for a new item in a store that keeps pictures.
@@ -221,7 +221,7 @@ class RemoteStore(AnnotatedStore, Protocol):
 
     @property
     def pictures(self) -> StoredImages:
-        """Which form of each picture the store keeps, so that machines without the files can show it."""
+        """The form in which the store keeps pictures, so that machines without the files can show them."""
         ...
 
     def picture(self, id: int) -> bytes | None:

@@ -153,7 +153,7 @@ class Column:
             raise DamagedStoreError(f"{self.path}: {size} bytes, but {self.bytes} were written")
 
     def _check(self, records: npt.NDArray[Any], places: Int64Array | slice, lengths: Int64Array | int = 1) -> None:
-        """Raise an error if any of these records is damaged. lengths: the number of records from each place on."""
+        """Raise an error if any of these records is damaged. lengths: the number of records starting at each place."""
         if self._checksums is None or self._checksums.are_checked:
             return
         blocks = None

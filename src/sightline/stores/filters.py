@@ -37,7 +37,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """A test that a store cannot apply: all items pass it, and also its negation, and the caller tests them again."""
+    """A test that a store cannot apply: all items pass both it and its negation, and the caller tests them again."""
 
 
 Filter = Test | Negated | Joined | Undecided

@@ -21,7 +21,7 @@ _FAST = "fast"  # a column that older versions do not have
 
 
 class Generation:
-    """The columns of a store. A row has an id, an embedding, a code, and the end offset of its vectors of other parts.
+    """The columns of a store. A row has an id, an embedding, a code, and the end offset of its fragments and states.
 
     Separate columns list the deleted rows, and the rows that a fast graph encoded. Everything is verified before it is
     read.

@@ -13,7 +13,7 @@ from sightline.files import read_regular, write_atomic
 from sightline.stores.base import Shape
 
 WITH_CHECKSUMS, WITH_FAST = 2, 3
-"""Format 1 had no checksums; it can be read, and is upgraded on the next write. Format 3 has items of a fast graph."""
+"""Format 1 had no checksums; it can be read, and is upgraded on the next write. Format 3 marks fast-graph items."""
 
 HEAD_FILE = "head.json"
 _LARGEST = 1 << 20

@@ -1,4 +1,4 @@
-"""A store in a PostgreSQL database with pgvector: several machines can search and write it at once.
+"""A store in a PostgreSQL database with pgvector: several machines can search it and write to it at once.
 
 An item is a row of `items`: its id, its embedding in float16, columns to filter by, and a note with everything else.
 `parts` has its fragments and states, `pictures` its picture. An item and everything that belongs to it are written in
@@ -46,7 +46,7 @@ _EXACT_IDS = 20_000  # a search restricted to at most this many ids compares all
 
 
 class PostgresStore(ServerStore):
-    """Keeps vectors in a database. Several threads and processes can search and write a store at once.
+    """Keeps vectors in a database. Several threads and processes can search a store and write to it at once.
 
     Scores are the cosines of the stored embeddings, which are rounded to float16 as in the local store, whatever the
     index. The index `hnsw` may miss some of the nearest items; `flat` finds all of them.
@@ -116,7 +116,7 @@ class PostgresStore(ServerStore):
 
     @property
     def pictures(self) -> StoredImages:
-        """Which form of each picture the store keeps, so that machines without the files can show it."""
+        """The form in which the store keeps pictures, so that machines without the files can show them."""
         return self.address.pictures
 
     def can_filter(self, filter: Filter) -> bool:

@@ -5,7 +5,7 @@
 NAME: the schema that contains the tables of the store; `sightline` by default. A database may have several stores.
 index: flat to compare every vector, hnsw for an approximate index from the beginning, or auto (default): flat for up to
     10,000 items, and an index once there are more. It is set when the store is created.
-pictures: what is stored of each picture, so that other machines can show it: thumbnails, originals or none.
+pictures: the form in which pictures are stored, so that other machines can show them: thumbnails, originals or none.
 sslmode: how the connection is encrypted, as in libpq.
 host: the folder of a Unix socket, instead of HOST.
 

@@ -18,7 +18,7 @@ INDEX_FROM = 10_000
 
 _HNSW_DIMENSIONS = 4_000  # the most that pgvector can index in float16
 
-_INLINE_DIMENSIONS = 3_000  # vectors up to this fit into a page of 8 KB with the rest of the row
+_INLINE_DIMENSIONS = 3_000  # vectors of up to this size fit into a page of 8 KB with the rest of the row
 _OLDEST = (0, 8)
 _INDEX = (
     "CREATE INDEX IF NOT EXISTS items_by_embedding ON {items} USING hnsw (embedding halfvec_ip_ops) "
@@ -72,7 +72,7 @@ def built_index(server: PostgresServer, address: PostgresAddress) -> IndexName:
 
 
 def index_if_large(server: PostgresServer, address: PostgresAddress, shape: Shape, items: int) -> None:
-    """Index the embeddings of a store with many items. Building it in one go is faster than item by item."""
+    """Index the embeddings of a store with many items, in one go, which is faster than item by item."""
     if items < INDEX_FROM or shape.embedding > _HNSW_DIMENSIONS:
         return
 

@@ -1,4 +1,4 @@
-"""Nearest items in PostgreSQL: by comparing every vector, or by the HNSW index of pgvector.
+"""Find the nearest items in PostgreSQL: by comparing every vector, or with pgvector's HNSW index.
 
 The server selects candidates. They are ranked here by the cosines of the stored embeddings, so that scores do not
 depend on the server or its index.

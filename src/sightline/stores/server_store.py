@@ -81,7 +81,7 @@ class ServerStore(ABC):
 
     @abstractmethod
     def _records(self, ids: Ids, part: Part, first: int | None) -> tuple[Records, Ids]:
-        """The records of a part of all items, at most `first` per item, concatenated; and their number per item."""
+        """The records of one part of these items, at most `first` per item, concatenated; and their number per item."""
 
     def _parts(self, ids: Ids, part: Part, first: int | None = None) -> tuple[Records, Ids]:
         if part not in kept_parts(self.shape):

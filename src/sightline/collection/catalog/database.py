@@ -1,6 +1,6 @@
 """The SQLite catalog of a collection: its files and their contents. One process writes while others read.
 
-Vectors belong to contents, not to files: copies of an image share one content, and a moved file keeps its content.
+Vectors belong to rows of `contents`, not to files: copies of an image share one row, and a moved file keeps its own.
 """
 
 import os
@@ -28,7 +28,7 @@ from sightline.stores.base import Ids, RefinableStore, Store
 FROM = "FROM files f JOIN contents c ON c.id = f.content WHERE"
 """The tables that filters apply to."""
 
-_NAMES_READ = 20_000  # file names sampled for their words
+_NAMES_READ = 20_000  # file names to sample for words
 _SHORT_WORD = 3  # letters; words up to this length are ignored
 _AT_ONCE = 500  # variables in one statement; old versions of SQLite allow 999
 
@@ -166,7 +166,7 @@ class Catalog:
         return {id: self._located(raw) for id, raw in self._all("SELECT id, raw FROM roots ORDER BY id")}
 
     def root(self, path: Path) -> int:
-        """The number of a root, adding it if new; must be called in a transaction."""
+        """The number of a root, which is added if new; must be called in a transaction."""
         raw = self._relative(path)
         self.connection.execute("INSERT OR IGNORE INTO roots (raw) VALUES (?)", (raw,))
         return self._number("SELECT id FROM roots WHERE raw = ?", raw)
@@ -238,7 +238,7 @@ class Catalog:
         return [int(self.connection.execute(query, from_facts(fact)).lastrowid or 0) for fact in facts]
 
     def replace_contents(self, old: Sequence[int], facts: Sequence[Facts]) -> list[int]:
-        """Replace the moments of a video by others, which take over its files; returns the new ids, in order."""
+        """Replace the moments of a video with others, which take over its files; returns the new ids, in order."""
         self.connection.executemany("DELETE FROM contents WHERE id = ?", ((id,) for id in old))
         new = self.add_contents(facts)
         self.connection.execute("UPDATE files SET content = ? WHERE content = ?", (new[0], old[0]))

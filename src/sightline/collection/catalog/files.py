@@ -1,4 +1,4 @@
-"""Files and items of a collection as the catalog describes them."""
+"""A collection's files and items, as the catalog describes them."""
 
 import os
 from dataclasses import dataclass, field
@@ -90,7 +90,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One search result: a content and the file, or the identical files, that contain it.
+    """One search result: an image, video or text, and the file, or the identical files, that contain it.
 
     width, height: in pixels, after rotation. taken: capture time in ISO 8601. place: where it was taken.
     text: the full text, if the item is a text.
@@ -117,7 +117,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known about a content besides its vectors; `hash` identifies it.
+    """What is known about the content of a file besides its vectors; `hash` identifies the content.
 
     is_blank: whether the image is tiny or a single colour.
     moment, duration: for a video, the time of this moment and the video's length, in seconds.

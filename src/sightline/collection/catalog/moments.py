@@ -1,6 +1,6 @@
 """Moments of videos in the catalog.
 
-A video has one content per moment, because each moment has its own vectors. The first one represents the video:
+A video has one row of `contents` per moment, because each moment has its own vectors. The first represents the video:
 files and albums belong to it, and it is the `parent` of the others.
 """
 
@@ -32,7 +32,7 @@ class CatalogMoments:
         return {row[0]: row[1] for row in self._each(query, ids)}
 
     def items_of(self, ids: Ids) -> Ids:
-        """The ids of the items that these contents belong to, in ascending order: images, and the videos of moments."""
+        """The ids of the items with these images or moments, in ascending order; a moment belongs to its video."""
         rows = self.connection().execute("SELECT id, parent FROM contents WHERE moment IS NOT NULL AND parent > 0")
         parents = dict(rows.fetchall())
         return np.unique(np.array([parents.get(id, id) for id in ids.tolist()], dtype=np.int64))

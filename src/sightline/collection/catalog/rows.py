@@ -30,7 +30,7 @@ class Row:
 
 
 def to_row(row: tuple[Any, ...]) -> Row:
-    """Convert the columns `ROW` to a file."""
+    """Convert the columns in `ROW` to a file."""
     id, raw, size, mtime_ns, ctime_ns, content, status, reason, key = row
     return Row(id, raw, to_stamp(size, mtime_ns, ctime_ns), content, status, reason, key)
 
@@ -49,14 +49,14 @@ def inside(folder: Path, raw: bytes) -> Path:
 
 
 def to_item(row: tuple[Any, ...], files: tuple[File, ...]) -> Item:
-    """Build an item from the columns `FACTS` and its files; for a moment, the item is its video."""
+    """Build an item from the columns in `FACTS` and its files; for a moment, the item is its video."""
     _, id, width, height, taken, latitude, longitude, text, is_blank, moment, duration = row
     place = None if latitude is None else Place(latitude, longitude)
     return Item(id, files, width, height, taken, place, text, bool(is_blank), moment, duration)
 
 
 def from_facts(fact: Facts) -> tuple[object, ...]:
-    """The column values of a content, with the hash of its parent instead of the `parent` id."""
+    """The column values of one row of `contents`, with the parent's hash in place of the `parent` id."""
     latitude, longitude = (fact.place.latitude, fact.place.longitude) if fact.place else (None, None)
     about = (fact.hash, fact.width, fact.height, fact.taken, latitude, longitude, fact.text, fact.is_blank or None)
     return (*about, fact.moment, fact.duration, fact.parent)

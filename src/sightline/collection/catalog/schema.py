@@ -16,7 +16,7 @@ _WITH_FOLDERS = 3  # the first version that stores the folder and name of files
 _WITH_BLANK = 4  # the first version that marks blank images; version 5 added moments of videos
 CATALOG_FILE = "catalog.db"
 
-_PATIENCE = 60  # seconds to wait while another process recovers or checkpoints
+_PATIENCE = 60  # seconds to wait while another process recovers or checkpoints the database
 FOLDER = "rtrim(rtrim(path, replace(path, '/', '')), '/')"
 NAME = "substr(path, length(rtrim(path, replace(path, '/', ''))) + 1)"
 """SQL expressions for the folder and the name of a file, from its path."""

@@ -46,7 +46,7 @@ _DATE = re.compile(r"\d{4}(-\d\d(-\d\d([T ]\d\d(:\d\d(:\d\d)?)?)?)?)?", re.ASCII
 _DEEPEST = 50
 _MOST = 5_000  # tokens
 _MOST_TESTS = 64  # each is evaluated for every file
-_COSTLY = {"modified": 4, "root": 8, "album": 8}  # computed columns, each counted as this many tests
+_COSTLY = {"modified": 4, "root": 8, "album": 8}  # computed columns, each of which counts as this many tests
 
 
 class _Token(NamedTuple):

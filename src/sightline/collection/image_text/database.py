@@ -1,4 +1,4 @@
-"""The text read from images: lines with their places, and a full-text index.
+"""The text read from images: lines with their positions, and a full-text index.
 
 It is kept in `text/text.db` beside the catalog, in a separate file, so that text can be read in the background while
 the catalog is written, and survives when a damaged catalog is rebuilt. Contents are identified by their hashes.
@@ -23,7 +23,7 @@ TEXT_FOLDER = "text"
 TEXT_FILE = "text.db"
 _VERSION = 1
 _AT_ONCE = 500  # variables in one statement
-_MATCHES = 300  # images with the best bm25 scores that are looked at
+_MATCHES = 300  # images with the best bm25 scores to examine
 _PATIENCE = 30  # seconds to wait for another process
 _TABLES = """
 CREATE TABLE pictures (
@@ -37,7 +37,7 @@ CREATE VIRTUAL TABLE words USING fts5(body, tokenize = 'trigram');  -- of pictur
 
 
 class TextRead(NamedTuple):
-    """The text of a content, or why it could not be read."""
+    """The text of one image, identified by its content hash, or why it could not be read."""
 
     hash: bytes
     lines: Sequence[TextLine] = ()
@@ -53,12 +53,12 @@ class TextCounts(NamedTuple):
 
 
 def text_path(at: Path) -> Path:
-    """Where the text of a collection is kept."""
+    """The file that holds the text of a collection's images."""
     return at / TEXT_FOLDER / TEXT_FILE
 
 
 class TextDatabase:
-    """The open text of a collection. Several threads may read it; one process writes."""
+    """The open database of text in a collection's images. Several threads may read it; one process writes."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection | Readers) -> None:
         self.path = path
@@ -66,12 +66,12 @@ class TextDatabase:
 
     @classmethod
     def open(cls, at: Path, *, write: bool = False) -> "TextDatabase | None":
-        """Open the text of a collection; None if none was read yet. For writing, it is created if missing.
+        """Open a collection's text database; None if no text was read yet. For writing, it is created if missing.
 
         A damaged file is replaced when it is opened for writing: its text is read again.
         """
         path = text_path(at)
-        if not write and not os.path.lexists(path.parent):  # before anything else: every search asks
+        if not write and not os.path.lexists(path.parent):  # first, because every search gets here
             return None
         _check(path)
         if not write:
@@ -89,35 +89,35 @@ class TextDatabase:
         self._opened.close()
 
     def stop_when(self, cancelled: Callable[[], bool]) -> None:
-        """Interrupt a query when `cancelled`, called in the thread running it, returns True."""
+        """Interrupt a running query once `cancelled`, which is called in the query's thread, returns True."""
         if isinstance(self._opened, Readers):
             self._opened.stop_when(cancelled)
 
     def counts(self) -> TextCounts:
-        """How many images were read."""
+        """The number of images read, with text, and failed."""
         row = self._all(
             "SELECT count(*), coalesce(sum(lines != '[]'), 0), coalesce(sum(problem != ''), 0) FROM pictures"
         )
         return TextCounts(*row[0])
 
     def hashes(self) -> set[bytes]:
-        """The hashes of all contents that were read."""
+        """The content hashes of all images that were read."""
         return {bytes(hash) for (hash,) in self._all("SELECT hash FROM pictures")}
 
     def problems(self) -> list[tuple[bytes, str]]:
-        """The contents that could not be read, with reasons."""
+        """The content hashes of images that could not be read, with reasons."""
         return [
             (bytes(hash), reason)
             for hash, reason in self._all("SELECT hash, problem FROM pictures WHERE problem != ''")
         ]
 
     def lines_of(self, hash: bytes) -> list[TextLine]:
-        """The text of a content; empty if it has none or was not read."""
+        """The text of the image with this content hash; empty if it has none or was not read."""
         found = self._all("SELECT lines FROM pictures WHERE hash = ?", hash)
         return _parsed(found[0][0]) if found else []
 
     def matching(self, parts: Sequence[str], *, every: bool = False) -> list[tuple[bytes, list[TextLine]]]:
-        """The contents whose text contains one of these parts, or every one; the best first, at most a few hundred.
+        """The images whose text contains any or, with `every`, all of these parts; best first, at most a few hundred.
 
         parts: folded texts, found anywhere in a text: recognised text often lacks the spaces between words.
         """
@@ -155,7 +155,7 @@ class TextDatabase:
                     connection.execute("INSERT INTO words (rowid, body) VALUES (?, ?)", (cursor.lastrowid, body))
 
     def remove(self, hashes: Iterable[bytes]) -> None:
-        """Remove contents, in one transaction."""
+        """Remove the text of images, in one transaction."""
         with self._transaction() as connection:
             for hash in hashes:
                 found = connection.execute("SELECT id FROM pictures WHERE hash = ?", (hash,)).fetchone()

@@ -25,7 +25,7 @@ TextProgress = Callable[[int, int], None]
 
 _LARGEST_FILE = 256 << 20
 _DECODE_BYTES = 1 << 30
-_CPU_SECONDS, _SECONDS = 60.0, 600.0  # per image; the process has low priority, and may have to wait
+_CPU_SECONDS, _SECONDS = 60.0, 600.0  # seconds per image; the process has low priority, and may have to wait
 _COMMIT_SECONDS = 2.0
 _LOCK_FILE = "lock"
 
@@ -59,7 +59,7 @@ def read_text_in_images(at: Path, progress: TextProgress | None = None, *, retry
 
     retry: also retry images that could not be read before.
 
-    The text is saved every few seconds, and searches find it from then on. Text of images that are no longer in the
+    The text is saved every few seconds, and searches find it from then on. The text of images that are no longer in the
     collection is removed. Only one process may read at a time; if another is reading, a `CollectionError` is raised.
     """
     if not is_installed():

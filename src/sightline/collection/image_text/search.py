@@ -24,7 +24,7 @@ LEAST_COVERAGE = 0.5
 DECIDING = 3
 """How many of a query's words an image must contain to rank above all images that only look like the query.
 
-So many words do not match by chance.
+That many words do not match by chance.
 """
 
 _CERTAIN = 0.9

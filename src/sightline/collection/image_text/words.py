@@ -1,4 +1,4 @@
-"""Find the words of a query in recognised text, and measure how well a text contains them.
+"""Find the words of a query in recognised text, and measure how many of them a text contains.
 
 Recognised text often lacks the spaces between words ("Totalamount"), so words are also looked for inside longer ones.
 """
@@ -21,7 +21,7 @@ _STOP = frozenset(_COMMON.split())
 
 
 class TextMatch(NamedTuple):
-    """How well a text contains a query's words.
+    """Which of a query's words a text contains.
 
     coverage: the share of the words that the text contains, 0 to 1; long words count more. words: how many it contains.
     quote: the line that contains most of them.
@@ -71,7 +71,7 @@ def query_words(text: str) -> tuple[str, ...]:
 
 
 def match(words: Sequence[str], lines: Sequence[TextLine]) -> TextMatch:
-    """Measure how well recognised lines contain the folded words of a query."""
+    """Measure how many of a query's folded words the recognised lines contain."""
     folded = [fold(line.text) for line in lines]
     body = "\n".join(folded)
     found = {word: _certainty(word, body) for word in words}

@@ -50,8 +50,8 @@ def encode(
 class _Run:
     """The state of a run: outcomes collected in `files`, batches being encoded in `sent`, and writes in `commits`.
 
-    Batches stay in order, so that a copy is never written before the content that it shares. At most `most` batches are
-    encoded at once.
+    Batches stay in order, so that a copy is never written before the file whose content it shares. At most `most`
+    batches are encoded at once.
     """
 
     commits: CommitQueue

@@ -66,11 +66,11 @@ class Refiner(Writer):
             self.store.compact()
 
     def _has_same_moments(self, facts: list[Facts]) -> bool:
-        """Whether a video was split into the moments that the catalog has; it may depend on the size of the frames."""
+        """Whether a video was split into the catalog's moments; this can depend on the size of the frames."""
         return {self._ids.get(fact.hash): fact.moment for fact in facts} == self._moments_of(facts)
 
     def _replace_video(self, facts: list[Facts], encoded: Encoded) -> None:
-        """Replace a video's moments by others: as for new contents, first the vectors, then the rows."""
+        """Replace a video's moments with others: as for new contents, first the vectors, then the rows."""
         video = self._ids[facts[0].hash]
         old = [video, *(id for id in self._moments_of(facts) if id != video)]
         with self.catalog.transaction():
@@ -85,7 +85,7 @@ class Refiner(Writer):
 
 
 def _pending(files: Sequence[File]) -> PendingFile:
-    """A file of an item, to be read again: of several copies, the first that exists."""
+    """The file of an item to read again: of several copies, the first that exists."""
     file = next((copy for copy in files if copy.where.exists()), files[0])
     source = source_of(file)
     return PendingFile(0, b"", file.path, file.where, source=None if isinstance(source, ImageFile) else source)

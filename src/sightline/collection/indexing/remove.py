@@ -44,7 +44,7 @@ def remove(
 ) -> int:
     """Remove files, or everything below folders, from a collection; returns the number of files removed.
 
-    at: the collection, as for `sightline.open`. model: the model that indexed it; needed if that was moved.
+    at: the collection, as for `sightline.open`. model: the model that indexed it; needed if it has been moved.
 
     The files themselves are not deleted. Those inside a folder that is still indexed are added again by the next
     `index`, unless a `.sightlineignore` excludes them.

@@ -28,7 +28,7 @@ class Report:
     truncated: new texts that exceed the model's input length.
     left_out: RAW photos and videos whose extra is not installed, counted by suffix.
     read: files that were read. encoded: contents that were new to the collection.
-    refined: items of the fast image graph that the full one encoded again. to_refine: those that are left.
+    refined: items that the fast image graph had encoded and the full one encoded again. to_refine: those that remain.
     """
 
     at: Path

@@ -1,7 +1,7 @@
-"""Scan images in WebDataset shards (`.tar`) and at the URLs of a list (`.urls`).
+"""Scan images in WebDataset shards (`.tar`) and at the URLs in a list (`.urls`).
 
-A list is a text file with a URL on each line: of an image or, if it ends in `.tar`, of a shard. Empty lines and lines
-that begin with `#` are ignored.
+A list is a text file with one URL per line: of an image or, if the URL ends in `.tar`, of a shard. Empty lines and
+lines that begin with `#` are ignored.
 """
 
 import os
@@ -30,7 +30,7 @@ _Rows = dict[bytes, Row]
 
 
 class Span(NamedTuple):
-    """An image's position in its shard, and the number of images in the shard; saves listing the shard again."""
+    """An image's position in its shard, and the shard's number of images; recorded to avoid listing the shard again."""
 
     offset: int
     size: int
@@ -120,7 +120,7 @@ class _Shard:
         return f"{self.url}/" if self.url else ""
 
     def look(self) -> tuple[Stamp, bool]:
-        """Its size and times, and whether they are sure to change with the next write."""
+        """Its size and times, and whether the next write is certain to change them."""
         return stamp_of(self.place) if not self.url else (Stamp(*look(self.url)), True)
 
     def open(self, size: int) -> BinaryIO:
@@ -153,7 +153,7 @@ def _by_shard(rows: Iterable[Row]) -> dict[bytes, _Rows]:
 
 
 def _urls_in(path: Path, scan: FolderScan) -> list[bytes]:
-    """The distinct URLs of a list; other lines are reported."""
+    """The distinct URLs in a list; other lines are reported."""
     urls: dict[bytes, None] = {}
     for number, line in numbered_lines(path):
         url = line.strip()

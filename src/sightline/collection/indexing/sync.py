@@ -49,7 +49,7 @@ def index(
     """Index folders of images, or text files, into a collection; unchanged files are not read again.
 
     folders: one or several; if empty, everything that the collection at `at` contains. Images may also be in shards
-        (`.tar`), or at the URLs of a list (`.urls`): see `shards_and_urls`; a region model reads region stores. A
+        (`.tar`), or at the URLs in a list (`.urls`): see `shards_and_urls`; a region model reads region stores. A
         text is a line of a `.txt` file, or in a `.jsonl` file a string or an object with `text` or `caption` and
         optionally `id`.
     at: the collection's folder; by default `.sightline` in the folder that is indexed.
@@ -61,8 +61,8 @@ def index(
         `postgresql://USER@HOST:PORT/DATABASE/NAME`. The catalog stays in the folder, and other machines open the
         collection by this URL.
     quick: encode new images with the model's fast image graph; `refine` can encode them again later.
-    refine: then encode the images of the fast graph again with the full one, newest first. Finished ones are kept if
-        this is interrupted.
+    refine: then re-encode the fast graph's images with the full graph, newest first. If this is interrupted, finished
+        images are kept.
 
     Unreadable files are listed in the report and do not stop the run. Ctrl-C raises `IndexingInterrupted` with the
     report so far. After that, or after a crash, the collection is consistent and the next run continues.
@@ -135,7 +135,7 @@ def _fast_variant(model: Model, kind: ItemKind) -> Model:
 
 
 def _refine(refiner: Refiner, encoder: _Encoder, progress: IndexProgress | None, notify: Notify | None) -> None:
-    """Encode the items of the fast graph again."""
+    """Encode again, with the full graph, the items that the fast graph encoded."""
     work = refiner.work()
     if work and notify:
         notify(
@@ -156,7 +156,7 @@ def _encoder(workers: str | None, given: str | Path | Model, opened: Model) -> _
 
 
 def _scan(writer: Writer, places: list[Path], prune: bool, retry: bool) -> FolderScan:
-    """Scan the places that the user named, or else everything in the collection."""
+    """Scan the places that the user named or, if none, everything in the collection."""
     catalog, everything = writer.catalog, FolderScan()
     with catalog.transaction():
         chosen = targets(catalog, places or catalog.roots().values())

@@ -1,4 +1,4 @@
-"""Video files of a collection: how they are recognised and identified, and the facts of their moments."""
+"""A collection's video files: how they are recognised and identified, and the facts about their moments."""
 
 import hashlib
 import os
@@ -23,7 +23,7 @@ class DecodedVideo:
     moments: Moments
 
     def facts(self, digest: bytes) -> list[Facts]:
-        """The facts of each moment; the first has the hash of the file."""
+        """The facts about each moment; the first has the hash of the file."""
         about, place = self.about, None
         if about.latitude is not None and about.longitude is not None:
             place = Place(about.latitude, about.longitude)

@@ -145,7 +145,7 @@ class Writer:
 
 
 def _stored_images_of(facts: Sequence[Facts], files: Iterable[Outcome]) -> list[bytes]:
-    """What the store keeps of the images of contents, in order; empty if it keeps nothing."""
+    """The image to store with each of these rows of `contents`, in order; empty if the store keeps none."""
     found = {outcome.facts.hash: outcome.stored_image for outcome in files if outcome.facts and outcome.stored_image}
     return [found.get(fact.hash, b"") for fact in facts]
 

@@ -60,7 +60,7 @@ class Span:
 
     @property
     def where(self) -> str:
-        """The filter for photos taken in this span."""
+        """The filter for photos taken within this span."""
         if self.month is not None:
             return f"taken like '____-{self.month:02}-%'"
         limits = [f"taken >= '{self.first}'"] if self.first else []
@@ -264,6 +264,6 @@ _ALONE = re.compile(rf"\s*{_YEAR}\s*")
 
 
 def year_alone(text: str) -> Span | None:
-    """The year, if the text is nothing but a year; among other words, a bare number is ambiguous."""
+    """The year, if the text is nothing but a year; next to other words, a bare number is ambiguous."""
     match = _ALONE.fullmatch(text)
     return _year_span(int(match["year"])) if match else None

@@ -62,7 +62,7 @@ def understand(
 
     folders: paths of all folders. albums: names of all albums. matches: returns whether a filter matches any item.
     literal: phrases to search for as words, such as filters that the user has removed.
-    is_english: whether phrases such as "last summer" are meant; in other languages, only file names and dates without
+    is_english: whether to look for phrases such as "last summer"; in other languages, only file names and dates without
         words, such as 2023-08-14, become filters.
     """
     words = {phrase.casefold() for phrase in literal}
@@ -114,7 +114,7 @@ def _albums(text: str, albums: Iterable[str]) -> list[Phrase]:
 
 
 def _folders(text: str, folders: Iterable[str]) -> list[Phrase]:
-    """Folder names: any name after the word "folder"; after "in" or "from", only names with the same capitals."""
+    """Folder names: any name after the word "folder"; after "in" or "from", only names with the same capitalisation."""
     by_name: dict[str, list[str]] = {}
     for path in folders:
         by_name.setdefault(path.rpartition("/")[2].casefold(), []).append(path)

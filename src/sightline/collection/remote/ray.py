@@ -36,7 +36,7 @@ from sightline.retrieval.query import ItemKind
 from sightline.stores.base import StoredImages
 
 RAY = "ray"
-"""The `workers` value for the cluster that this machine belongs to or, if none, for all of its own CPUs."""
+"""The `workers` value for the cluster that this machine belongs to or, if there is none, for all of its own CPUs."""
 
 _CLIENT = "ray://"
 _BLOCK: dict[ItemKind, int] = {"images": 64, "texts": 2048}
@@ -175,7 +175,7 @@ def _received(ray: Any, sent: Any) -> EncodedBatch:
 
 
 def _counted(block: EncodedBatch, report: Report) -> EncodedBatch:
-    """Count a block, and drop files that disappeared; raises an error if a file exists here but not on the worker."""
+    """Count a block, and drop files that disappeared; raises an error if a file is missing only on the worker."""
     gone = [outcome for outcome in block.files if outcome.gone]
     for outcome in gone:
         if outcome.found.where.exists():
@@ -227,7 +227,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 
 def _place_of(folder: str, sha256: str, packed: list[Any]) -> Path:
-    """The folder of the model on a worker: the same path as here if the model is there, or else a copy in the cache."""
+    """The model's folder on a worker: `folder` if the worker also has the model there, or else a copy in its cache."""
     copy = cache_folder() / "models" / sha256
     if model_at(folder, sha256):
         return Path(folder)

@@ -1,4 +1,4 @@
-// What can be done with the selected pictures: download, copy paths, keep in albums.
+// Actions on the selected pictures: download them, copy their paths, add them to albums.
 
 import * as api from "./api.js";
 import { byId, counted, make } from "./dom.js";
@@ -7,7 +7,8 @@ import { selection } from "./selection.js";
 export const FAVOURITES = "Favourites";
 const isHere = ["localhost", "127.0.0.1", "[::1]"].includes(location.hostname);
 
-/** The bar below the results. `album()` is the album that is shown, `changed()` is called when one was changed. */
+/** Set up the bar below the results. `album()` returns the album shown; calls `changed(name)` after changing an album.
+ */
 export function showActions({ album, changed, say }) {
   const act = (id, action) => byId(id).addEventListener("click", () => action().catch((error) => say(error.message)));
   selection.onChange(() => {
@@ -46,7 +47,7 @@ export function showActions({ album, changed, say }) {
   }
 }
 
-/** Let the browser save an archive: a form, because the answer to a script would have to fit into memory. */
+/** Let the browser save an archive, through a form: a response to a script would have to fit into memory. */
 function download(ids) {
   const form = make("form", { method: "post", action: "/v1/download", hidden: true });
   form.append(make("input", { name: "ids", value: ids.join(",") }));
@@ -55,7 +56,7 @@ function download(ids) {
   form.remove();
 }
 
-/** Copy a text; browsers allow the modern way only over HTTPS or on this machine. */
+/** Copy text; browsers allow the clipboard API only over HTTPS or on localhost. */
 async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);

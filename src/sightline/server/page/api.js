@@ -1,11 +1,11 @@
-// Asks the server. Whatever goes wrong becomes a Problem, which says what to tell the visitor.
+// Requests to the server. Every failure becomes a Problem, which says what to tell the visitor.
 
 import { pause } from "./dom.js";
 import { unwanted, where } from "./state.js";
 
 const TRIES = 4;
 
-/** Why there is no answer; `status` is 0 where the server cannot be reached. */
+/** Why a request failed; `status` is 0 if the server cannot be reached. */
 export class Problem extends Error {
   constructor(status, detail, wayOut = "") {
     super(detail);
@@ -17,12 +17,12 @@ export class Problem extends Error {
 let tokenAsker = async () => { throw new Problem(401, "a token is needed"); };
 let tokenAsked = null;
 
-/** Say how a token is got from the visitor; it is asked for once, however many requests need it. */
+/** Set the function that asks the visitor for a token; it is called once, however many requests need it. */
 export function onTokenNeeded(asker) {
   tokenAsker = asker;
 }
 
-/** Search by all that a query holds. `rerank: 0` is the quick way. */
+/** Search with all fields of a query; `rerank: 0` is fastest. */
 export function search(query, { k, start, rerank, signal }) {
   const picture = query.picture?.blob;
   const fields = { q: query.words.trim(), lang: query.lang, where: where(query), k, start, rerank };
@@ -58,7 +58,7 @@ export const collection = () => asked("/v1/collection", {});
 export const filters = () => asked("/v1/filters", {});
 export const explain = (words, lang, id, signal) => asked(`/v1/explain?${parameters({ q: words, lang, id })}`, { signal });
 
-/** The file of an item's picture. */
+/** Fetch the file of an item's picture. */
 export async function file(id, signal) {
   return (await answered(`/v1/items/${id}/image`, { signal })).blob();
 }
@@ -72,9 +72,9 @@ export async function isUp() {
   }
 }
 
-/** Show the token; says whether it is the right one. */
+/** Send the token to the server; returns whether it is correct. */
 export async function showToken(token) {
-  if (!/^[\x20-\x7e]+$/.test(token)) return false; // nothing else fits into a header
+  if (!/^[\x20-\x7e]+$/.test(token)) return false; // headers allow only these characters
   const response = await fetch("/v1/session", { method: "POST", headers: { Authorization: `Bearer ${token}` } });
   if (response.ok) return true;
   if (response.status === 401) return false;
@@ -89,7 +89,7 @@ async function asked(address, options) {
   return (await answered(address, options)).json();
 }
 
-/** The answer; one that comes too early for a busy server is asked for again when it says so. */
+/** Make a request; if the server is busy, retry after the time it asks for. */
 async function answered(address, options, triesLeft = TRIES) {
   const response = await reached(address, options);
   if (response.ok) return response;

@@ -1,9 +1,9 @@
-// The picture that is searched by, as a chip beside the words.
+// The picture to search by, shown as a chip beside the words.
 
 import { byId } from "./dom.js";
 import { nameOf } from "./tiles.js";
 
-/** Show the picture of a query, if it has one. `hits` are what was on the page, where the visitor chose it. */
+/** Show the picture of a query, if it has one. `hits`: the results on the page from which the visitor chose it. */
 export function showChip(query, hits, isTexts) {
   const { picture, like } = query;
   const isShown = picture !== null || like !== null;

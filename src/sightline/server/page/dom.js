@@ -1,13 +1,13 @@
-// Small conveniences around the document.
+// Small helpers for working with the document.
 
-/** The element of an id, which must be there. */
+/** The element with an id, which must exist. */
 export function byId(id) {
   const found = document.getElementById(id);
   if (!found) throw new Error(`the page has no #${id}`);
   return found;
 }
 
-/** A new element with properties and children; a property with a dash in its name is an attribute. */
+/** Create an element with properties and children; a name with a dash sets an attribute instead of a property. */
 export function make(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -18,10 +18,10 @@ export function make(tag, properties = {}, ...children) {
   return element;
 }
 
-/** Whether the visitor asked for things not to move. */
+/** Whether the visitor prefers reduced motion. */
 export const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-/** Resolves after a while; rejects when the signal says that nobody waits any more. */
+/** Resolves after `ms` milliseconds; rejects if the signal aborts first. */
 export function pause(ms, signal) {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(resolve, ms);
@@ -29,12 +29,12 @@ export function pause(ms, signal) {
   });
 }
 
-/** A probability as people read it; never nothing, because a model is never that sure. */
+/** Format a probability as a percentage; never 0%, because a model is never that certain. */
 export function percent(chance) {
   return chance >= 0.005 ? `${Math.round(chance * 100)}%` : "<1%";
 }
 
-/** A number of things, such as "1 picture" or "1,204 pictures". */
+/** Format a count, such as "1 picture" or "1,204 pictures". */
 export function counted(count, one, many) {
   return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 }

@@ -1,4 +1,4 @@
-// What narrows a search: words to leave out, a folder, dates, and how much a picture counts beside words.
+// The filters of a search: unwanted words, a folder, an album, dates, and how much a picture counts next to words.
 
 import * as api from "./api.js";
 import { byId, make } from "./dom.js";
@@ -6,7 +6,8 @@ import { filterCount, isEmpty, isJoined } from "./state.js";
 
 const FIELDS = ["without", "folder", "album", "from", "to"];
 
-/** The panel under the search field; `change(fields)` is told what the visitor sets, and `typing(fields)` meanwhile. */
+/** The panel under the search field; calls `typing(fields)` while the visitor types, and `change(fields)` afterwards.
+ */
 export class Filters {
   #loaded = false;
 
@@ -37,7 +38,7 @@ export class Filters {
     if (count && byId("filters").hidden) this.#toggle(true);
   }
 
-  /** Ask again what there is, because it has changed. */
+  /** Reload the choices, because they have changed. */
   renew() {
     this.#loaded = false;
     if (!byId("filters").hidden) this.#load();
@@ -49,7 +50,7 @@ export class Filters {
     if (isOpen) this.#load();
   }
 
-  /** Ask once what there is to choose from; without it the rest still works. */
+  /** Load the choices once; if that fails, everything else still works. */
   async #load() {
     if (this.#loaded) return;
     this.#loaded = true;

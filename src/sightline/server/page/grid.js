@@ -1,5 +1,5 @@
-// The results: rows of pictures that keep their proportions and fill the window, and arrow keys that move among them.
-// The rows themselves are laid out by the style sheet. A result that stays keeps its tile, so that nothing flickers.
+// The results: rows of pictures that keep their proportions and fill the window; arrow keys move between them.
+// The style sheet lays out the rows. A result that remains keeps its tile, so that nothing flickers.
 
 import { byId, isStill } from "./dom.js";
 import { selection } from "./selection.js";
@@ -8,7 +8,7 @@ import { skeleton, tile, update } from "./tiles.js";
 const SKELETONS = [1.5, 1.33, 0.75, 1.5, 1, 1.33, 1.78, 0.67, 1.5, 1.33, 0.8, 1.4];
 const MOVE_MS = 260;
 
-/** Two lists of results, the likely and the unlikely; `open(id)` and `like(id)` are what can be done with one. */
+/** Two lists of results, likely and unlikely; calls `open(id)` or `like(id)` when the visitor chooses one. */
 export class Grid {
   #lists = [byId("likely"), byId("unlikely")];
   #tiles = new Map();
@@ -26,7 +26,7 @@ export class Grid {
     }
   }
 
-  /** Show results in place of those that are there. */
+  /** Show these results in place of the current ones. */
   show(likely, unlikely = []) {
     const before = this.#places();
     const held = document.activeElement;
@@ -43,7 +43,7 @@ export class Grid {
     if (!isStill()) this.#slide(before);
   }
 
-  /** Show where results will be. */
+  /** Show placeholders for the results. */
   wait() {
     this.#tiles.clear();
     this.#lists[0].classList.remove("is-texts");
@@ -51,7 +51,7 @@ export class Grid {
     this.#lists[1].replaceChildren();
   }
 
-  /** Move the focus to a result, or to the first. */
+  /** Move the focus to a result; by default to the first. */
   focus(id = null) {
     const wanted = id === null ? this.#buttons()[0] : this.#tiles.get(id)?.querySelector(".open");
     wanted?.focus();
@@ -81,7 +81,7 @@ export class Grid {
     else this.#open(id);
   }
 
-  /** The ids of the results from one place to another. */
+  /** The ids of the results between two positions, both included. */
   async range(from, to) {
     return this.#order().slice(Math.min(from, to), Math.max(from, to) + 1);
   }
@@ -90,7 +90,7 @@ export class Grid {
     return this.#buttons().map((button) => Number(button.closest(".tile").dataset.id));
   }
 
-  /** Only one result at a time can be reached by Tab; the arrows go on from there. */
+  /** Let Tab reach only one result, the last focused; arrow keys move on from there. */
   #reached(element) {
     if (!element?.classList.contains("open")) return;
     for (const button of this.#buttons()) {
@@ -121,7 +121,7 @@ export class Grid {
     return found;
   }
 
-  /** Let tiles slide from where they were to where they are, so that the eye can follow. */
+  /** Animate tiles from their old positions to the new ones, so that the eye can follow. */
   #slide(before) {
     for (const [id, tile] of this.#tiles) {
       const from = before.get(id);
@@ -134,7 +134,7 @@ export class Grid {
   }
 }
 
-/** The result that an arrow key leads to; up and down, the nearest one of the next row. */
+/** The result that an arrow key leads to; for up and down, the nearest one in the next row. */
 function neighbour(buttons, at, key) {
   const straight = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: buttons.length - 1 }[key];
   if (straight !== undefined) return buttons[straight];

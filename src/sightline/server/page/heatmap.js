@@ -1,24 +1,24 @@
-// Draws where in a picture a word was found: its cosines with the parts of the picture as smooth warm light over a
-// dimmed picture. How bright a word shines at its best place says how strong it is beside the query's strongest word.
+// Draw where in a picture a word was found: its cosines with the parts of the picture, as a smooth glow over the dimmed
+// picture. The maximum brightness shows how strong the word is compared with the strongest word of the query.
 //
-// Some parts resemble every word, because something is there at all. Half of what the words have in common is taken
-// away from each: of 22 words whose things have a known place in the demo's pictures, 21 are then brightest inside of
-// it, and 16 without.
+// Some parts resemble every word, simply because they show something. So half of the words' mean is subtracted from
+// each: of 22 words for things at known places in the demo's pictures, 21 are then brightest at the right place;
+// without this, 16 are.
 
 const SIDE = 224;
 const COMMON = 0.5;
-const RAMP = [ // how strong, and the colour and opacity of it
+const RAMP = [ // heat, and its colour and opacity
   [0, [10, 8, 18, 0.58]],
   [0.3, [92, 22, 48, 0.52]],
   [0.65, [232, 88, 30, 0.46]],
   [1, [255, 218, 100, 0.5]],
 ];
 
-/** Draw one word of an explanation on a canvas that lies over the whole picture. */
+/** Draw one word of an explanation on a canvas that covers the whole picture. */
 export function draw(canvas, explanation, word, ratio) {
   canvas.width = Math.round(ratio >= 1 ? SIDE : SIDE * ratio);
   canvas.height = Math.round(ratio >= 1 ? SIDE / ratio : SIDE);
-  const pen = canvas.getContext("2d", { willReadFrequently: true }); // pixel by pixel, without a GPU
+  const pen = canvas.getContext("2d", { willReadFrequently: true }); // drawn pixel by pixel, so not on a GPU
   const pixels = pen.createImageData(canvas.width, canvas.height);
   const heat = heatOf(explanation, word);
   for (let y = 0, at = 0; y < canvas.height; y += 1) {
@@ -30,16 +30,16 @@ export function draw(canvas, explanation, word, ratio) {
   pen.putImageData(pixels, 0, 0);
 }
 
-/** How strong a word is beside the strongest of its query, 0 to 1. */
+/** How strong a word is compared with the strongest word of its query, 0 to 1. */
 export function strength(explanation, word) {
   const best = Math.max(...explanation.words.map((other) => other.score));
   return best > 0 ? Math.max(0, word.score) / best : 0;
 }
 
-/** A function that gives the heat, 0 to 1, at a place of the picture, in shares of its width and height.
+/** A function that returns the heat, 0 to 1, at a point given as fractions of the picture's width and height.
  *
- * The middle one of the word's values is no heat at all, and the highest is all the heat that the word has. Beyond the
- * box that the model saw, there is none.
+ * The heat is 0 at the median of the word's values and below, and largest at their maximum. Outside the box that the
+ * model saw, it is 0.
  */
 export function heatOf(explanation, word) {
   const { rows, columns, box } = explanation;
@@ -57,14 +57,14 @@ export function heatOf(explanation, word) {
   };
 }
 
-/** A word's cosines, less half of the mean of all words. */
+/** A word's cosines, minus half the mean over all words. */
 export function ownGrid({ words, rows, columns }, word) {
   const mean = (row, column) => words.reduce((sum, other) => sum + other.grid[row][column], 0) / words.length;
   return Array.from({ length: rows }, (_, row) =>
     Array.from({ length: columns }, (__, column) => word.grid[row][column] - COMMON * mean(row, column)));
 }
 
-/** A grid's value between its points, by Catmull-Rom splines in both directions. */
+/** Interpolate a grid with Catmull-Rom splines in both directions. */
 function smooth(grid, row, column, rows, columns) {
   const top = Math.floor(row);
   const left = Math.floor(column);

@@ -1,10 +1,11 @@
-// The language of the words: recognised by the server, shown beside the search box, and changed there.
+// The language of the words: recognised by the server, and shown next to the search box, where it can be changed.
 
 import { byId, make } from "./dom.js";
 
 const MANY = "mul";
 
-/** Let the visitor choose among the languages of a collection's model; `choose(code)` is told, with "" to recognise it. */
+/** Let the visitor choose one of the languages of the collection's model; calls `choose(code)`, with "" for automatic.
+*/
 export function offerLanguages(languages, choose) {
   const field = byId("lang");
   if (field.options.length || languages.length < 2 || languages.includes(MANY)) return;
@@ -15,7 +16,7 @@ export function offerLanguages(languages, choose) {
   field.addEventListener("change", () => choose(field.value));
 }
 
-/** Show the language of a query, and the one that was recognised where none was chosen. */
+/** Show the chosen language of a query or, if none was chosen, the recognised one. */
 export function showLanguage(chosen, found = "", hasWords = true) {
   const field = byId("lang");
   field.hidden = !field.options.length || !hasWords;
@@ -24,7 +25,7 @@ export function showLanguage(chosen, found = "", hasWords = true) {
   field.options[0].textContent = found && !chosen ? `${languageName(found)} (auto)` : "Auto";
 }
 
-/** A language by its name; one whose code no browser knows, by its code. */
+/** The name of a language; its code if the browser does not know it. */
 export function languageName(code) {
   try {
     return new Intl.DisplayNames(["en"], { type: "language" }).of(code);

@@ -1,4 +1,4 @@
-// The page: what the visitor does changes the query, the query is searched for, and the answer is shown.
+// The page: each action of the visitor changes the query, which is then searched for, and the results are shown.
 
 import { showActions } from "./actions.js";
 import * as api from "./api.js";
@@ -19,21 +19,21 @@ import { Timeline } from "./timeline.js";
 import { askForToken } from "./token.js";
 import { Viewer } from "./viewer.js";
 
-const MORE = 60; // results that are asked for at once
-const AT_FIRST = 40; // texts
-const AT_ONCE = 2000; // pictures that Ctrl+A selects
+const MORE = 60; // results per request
+const AT_FIRST = 40; // texts on the start page
+const AT_ONCE = 2000; // maximum number of pictures that Ctrl+A selects
 const SKELETON_MS = 250;
 const QUOTED = /"[^"]*"|“[^“”]*”|„[^„“”]*[“”]|«[^«»]*»/g;
 
 let about = null; // the collection
 let query = state.nothing();
-let meaning = query; // the same, its dates and names made filters
-let hits = []; // in the order in which they are shown
-let language = ""; // the language that the words were read in
-let line; // the least relevance of a match
-let shown = ""; // the identity of the query that they answer
-let isNewStep = true; // whether the next change of the words is a step of the history
-let hasBack = false; // whether Back leads from the enlarged view to its results
+let meaning = query; // the same, with dates and names turned into filters
+let hits = []; // in the order shown
+let language = ""; // the language in which the words were read
+let line; // the minimum relevance of a match
+let shown = ""; // the identity of the query that `hits` answer
+let isNewStep = true; // whether the next change to the words adds a history entry
+let hasBack = false; // whether Back leads from the enlarged view to the results
 let waiting = 0;
 
 const words = byId("words");
@@ -48,9 +48,9 @@ const hasResults = () => hits.length > 0 || (timeline.isShown && timeline.total 
 const focusResults = (id = null) => (timeline.isShown ? timeline.focus(id) : grid.focus(id));
 const isCurrent = (asked) => state.identity(asked) === state.identity(query);
 
-// What the visitor does
+// Actions of the visitor
 
-/** Change the query by something that is done at once: a step of the history. */
+/** Change the query in one step, such as a click, and add a history entry. */
 function change(fields) {
   query = { ...query, open: null, ...fields };
   if (selection.isOn) selection.clear();
@@ -59,7 +59,7 @@ function change(fields) {
   render();
 }
 
-/** Change the query by typing: all keystrokes until Enter, or until the field is left, are one step. */
+/** Change the query by typing; all keystrokes until Enter, or until the field loses focus, share a history entry. */
 function type(fields) {
   query = { ...query, ...fields };
   query.literal = query.literal.filter((phrase) => query.words.includes(phrase));
@@ -69,14 +69,14 @@ function type(fields) {
   render({ typing: true });
 }
 
-/** More like an item. */
+/** Search for more items like this one. */
 function like(id) {
   change({ ...state.nothing(), like: id });
   byId("results").focus({ preventScroll: true });
   scrollTo(0, 0);
 }
 
-/** Search by a picture, and by the words that are there. */
+/** Search by a picture, together with the current words. */
 async function take(file) {
   try {
     change({ picture: await prepareUpload(file), like: null });
@@ -94,7 +94,7 @@ function view(id) {
   showOpened();
 }
 
-/** Go on to another result, without a step of the history for each. */
+/** Move to another result in the enlarged view, without adding a history entry. */
 function turn(id) {
   query = { ...query, open: id };
   history.replaceState(history.state, "", state.toAddress(query));
@@ -111,9 +111,9 @@ function leave() {
   render();
 }
 
-// What is shown
+// Display
 
-/** Show what the query says: fields, results and the enlarged view. */
+/** Show the current query: its fields, its results and the enlarged view. */
 function render({ typing = false } = {}) {
   if (words.value.trim() !== query.words.trim()) words.value = query.words;
   filters.show(query);
@@ -131,7 +131,7 @@ function render({ typing = false } = {}) {
   load({ typing });
 }
 
-/** Ask for what the query wants. */
+/** Load the results of the query. */
 async function load({ typing = false } = {}) {
   const asked = query;
   searcher.stop();
@@ -150,7 +150,7 @@ async function load({ typing = false } = {}) {
   }
 }
 
-/** The first screen: what there is. */
+/** Show the start page: everything in the collection that passes the filters. */
 async function begin(asked, meant) {
   about = await api.collection();
   const isTexts = about.kind === "texts";
@@ -169,7 +169,7 @@ async function begin(asked, meant) {
   showOpened();
 }
 
-/** Show an answer. One that is not final has only had a quick look, and is no reason yet to say that nothing fits. */
+/** Show results. Those that are not final were not reranked, so they are no reason yet to say that nothing matches. */
 function answered(answer, asked, isFinal) {
   if (!isCurrent(asked)) return;
   language = answer.lang ?? "";
@@ -195,7 +195,7 @@ function answered(answer, asked, isFinal) {
 const withoutJoined = (found, asked) =>
   state.isJoined(asked) ? found.map(({ relevance, ...hit }) => hit) : found;
 
-/** Whether results that were not asked for yet are matches too: the last one is, and it may have others after it. */
+/** Whether there may be more matches than those loaded: the page is full, and its last result is a match. */
 const hasMoreMatches = (found, likely) => found.length >= MORE && likely.includes(found.at(-1));
 
 const nearEnd = new IntersectionObserver(
@@ -203,7 +203,7 @@ const nearEnd = new IntersectionObserver(
   { rootMargin: "600px" },
 );
 
-/** Add the results after those that are there. */
+/** Load the next results, and add them to the current ones. */
 async function addMore() {
   const asked = query;
   if (byId("further").hidden || byId("further").disabled || shown !== state.identity(asked)) return;
@@ -224,12 +224,12 @@ async function addMore() {
     failed(error, asked);
   } finally {
     byId("further").disabled = false;
-    nearEnd.unobserve(byId("further")); // it tells again where the end is now
+    nearEnd.unobserve(byId("further")); // observing again reports whether the new end is in view
     nearEnd.observe(byId("further"));
   }
 }
 
-/** Put results on the page. */
+/** Replace the results on the page. */
 function arrange(likely, unlikely, { isTimeline = false } = {}) {
   stopReconnecting();
   if (!isTimeline && timeline.isShown) {
@@ -245,7 +245,7 @@ function arrange(likely, unlikely, { isTimeline = false } = {}) {
   shown = state.identity(query);
 }
 
-/** Say what went wrong. While the server cannot be reached, what is there stays, and it is tried again. */
+/** Show an error. If the server cannot be reached, the current results stay, and the request is retried. */
 function failed(error, asked) {
   if (!isCurrent(asked)) return;
   if (error.status === undefined) throw error;
@@ -260,7 +260,7 @@ function failed(error, asked) {
   }
 }
 
-/** While an answer is on its way, what is there stays; where nothing is, skeletons show after a moment. */
+/** While loading, keep the current results; if there are none, show placeholders after a moment. */
 function busy(isBusy) {
   clearTimeout(waiting);
   byId("results").setAttribute("aria-busy", String(isBusy));
@@ -269,14 +269,14 @@ function busy(isBusy) {
   waiting = setTimeout(() => {
     byId("progress").hidden = false;
     if (hasResults()) return;
-    shown = ""; // whoever takes the search back must be told again what was said here
+    shown = ""; // going back to the previous query must restore the message
     messages.showMessage();
     messages.setHeading("Searching …", { aloud: false });
     grid.wait();
   }, SKELETON_MS);
 }
 
-/** Enlarge what the address names, if it is there. */
+/** Enlarge the item named in the address, if it exists. */
 async function showOpened() {
   const { open } = query;
   if (open === null) return;
@@ -284,14 +284,14 @@ async function showOpened() {
   const found = hits[at] ?? timeline.find(open) ?? (await api.item(open).catch(() => null));
   const around = timeline.isShown ? await timeline.around(open) : at < 0 ? [] : [hits[at - 1], hits[at + 1]];
   if (!found || query.open !== open) return;
-  const seen = meaning.words.replace(QUOTED, " ").trim(); // what is in quotes is read, not seen
+  const seen = meaning.words.replace(QUOTED, " ").trim(); // quoted parts are text in the picture, not what it shows
   viewer.show(found, around, can("fragments") ? seen : "", about?.text ? meaning.words.trim() : null, language);
 }
 
-// What is listened to
+// Events
 
 words.addEventListener("input", () => {
-  const isTexts = about?.kind === "texts"; // likeness to a text cannot be joined with words
+  const isTexts = about?.kind === "texts"; // similarity to a text cannot be combined with words
   type({ words: words.value, ...(isTexts && { like: null }) });
 });
 words.addEventListener("change", () => { isNewStep = true; });
@@ -348,7 +348,7 @@ showActions({
 onUpload(take);
 api.onTokenNeeded(askForToken);
 
-/** Go to where the address leads. */
+/** Show what the address asks for. */
 function arrive(kept) {
   query = state.fromAddress(location.search, kept);
   isNewStep = true;

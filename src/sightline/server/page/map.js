@@ -1,9 +1,9 @@
-// Where a photo was taken, on a sketch of the world. Nothing is asked from elsewhere: the continents are drawn here.
+// Where a photo was taken, on a sketch of the world. Nothing is loaded from other sites: the continents are drawn here.
 
 import { byId } from "./dom.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-// Rough outlines: longitude and latitude of a few points of each coast.
+// Rough outlines: the longitude and latitude of a few points on each coast.
 const LAND = [
   [-168, 66, -156, 71, -128, 70, -95, 72, -82, 73, -64, 60, -56, 52, -66, 44, -76, 35, -81, 26, -84, 30, -97, 27, -97, 20, -88, 21, -83, 10, -78, 8, -86, 12, -105, 20, -114, 30, -124, 40, -125, 49, -140, 59, -160, 56],
   [-78, 8, -72, 12, -60, 9, -50, 0, -35, -6, -39, -18, -48, -27, -58, -36, -66, -46, -69, -54, -74, -50, -73, -36, -70, -18, -81, -5],
@@ -16,7 +16,7 @@ const LAND = [
   [167, -46, 174, -41, 178, -38, 173, -35, 173, -40], [-180, -78, -120, -74, -60, -72, -20, -73, 40, -68, 110, -66, 160, -72, 180, -78, 180, -90, -180, -90],
 ];
 
-/** Show a place ({ latitude, longitude }); without one, the sketch is hidden. */
+/** Show a place ({ latitude, longitude }); without one, hide the sketch. */
 export function showPlace(place) {
   byId("map").hidden = !place;
   if (!place) return;

@@ -1,4 +1,4 @@
-// Messages about the results: how many there are, how likely, how long the search took, and errors.
+// Messages about the results: how many there are, how likely they are, how long the search took, and errors.
 
 import * as api from "./api.js";
 import { byId, counted, make } from "./dom.js";
@@ -7,7 +7,7 @@ import { languageName } from "./language.js";
 const OLDER = "This model's percentages are of the older kind: they fall as more pictures fit.";
 const STAGES = { encode: "encode", retrieve: "retrieve", interact: "late interaction", match: "rerank", text: "text" };
 
-/** Say above the results what they are, and to screen readers too; how long it took is in the heading's tooltip. */
+/** Set the heading above the results and, if `aloud`, announce it to screen readers; the timing is its tooltip. */
 export function setHeading(heading, { timing = "", aloud = true } = {}) {
   byId("heading").textContent = heading;
   byId("heading").title = timing;
@@ -15,7 +15,7 @@ export function setHeading(heading, { timing = "", aloud = true } = {}) {
   if (aloud) byId("status").textContent = heading;
 }
 
-/** How long each stage took, in words; stages that had nothing to do are left out. */
+/** How long each stage took, as text; stages that did nothing are left out. */
 export function timing({ took_ms: took }) {
   const parts = Object.entries(STAGES).filter(([stage]) => took[stage] >= 0.05);
   if (!parts.length) return "";
@@ -26,7 +26,7 @@ export function timing({ took_ms: took }) {
 const ms = (value) => (value < 9.5 ? `${value.toFixed(1)} ms` : `${Math.round(value)} ms`);
 
 /**
- * What was found, in a few words. line: the relevance from which a result is a match, if it is known.
+ * Summarise the results in a few words. line: the minimum relevance of a match, if known.
  * hasMore: whether there are more matches than these.
  */
 export function resultCount(likely, unlikely, kind, line, hasMore = false) {
@@ -36,7 +36,7 @@ export function resultCount(likely, unlikely, kind, line, hasMore = false) {
   return hasMore ? `More than ${likely.length} matches` : counted(likely.length, "match", "matches");
 }
 
-/** A line about the query: that the model cannot read it, or what may have been meant. */
+/** Show a remark about the query, such as that the model cannot read it, or a correction of a misspelt word. */
 export function showRemark({ notice, did_you_mean: meant, truncated, relevance_kind: kind }, choose) {
   const texts = [notice, truncated && "Only the first words were read.", kind === "older" && OLDER];
   const parts = texts.filter(Boolean).map((text) => `${text} `);
@@ -49,16 +49,16 @@ export function showRemark({ notice, did_you_mean: meant, truncated, relevance_k
   byId("remark").replaceChildren(...parts);
 }
 
-/** What one and many items of a kind are called. */
+/** The singular and plural nouns for items of a kind. */
 export const nouns = (kind) => (kind === "texts" ? ["text", "texts"] : ["picture", "pictures"]);
 
-/** A message in the place of results; without parts it is removed. */
+/** Show a message in place of the results; without parts, remove it. */
 export function showMessage(...parts) {
   byId("message").hidden = parts.length === 0;
   byId("message").replaceChildren(...parts);
 }
 
-/** Why nothing at all was found. */
+/** Explain why nothing was found. */
 export function showNothingFound(languages, isQuoted) {
   showMessage(
     make("p", { className: "lead", textContent: isQuoted ? "No picture with this text." : "Nothing passes these filters." }),
@@ -66,13 +66,13 @@ export function showNothingFound(languages, isQuoted) {
   );
 }
 
-/** Which languages to ask in; "mul" stands for many, and where none is named, nobody can say. */
+/** Say which languages the model reads; nothing if it lists none, or only "mul" (many). */
 function languageHint(languages) {
   if (!languages.length || languages.includes("mul")) return "";
   return `The model reads ${languages.map(languageName).join(", ")}.`;
 }
 
-/** What went wrong, what to do about it, and a button to try again. */
+/** Show what went wrong, what to do about it, and a button to try again. */
 export function showProblem(error, retry) {
   const button = make("button", { type: "button", className: "quiet", textContent: "Try again" });
   button.addEventListener("click", retry);
@@ -85,7 +85,7 @@ export function showProblem(error, retry) {
 
 let toastEnd = 0;
 
-/** Say for a moment what was done. */
+/** Briefly confirm what was done. */
 export function toast(text) {
   clearTimeout(toastEnd);
   byId("toast").textContent = text;
@@ -93,13 +93,13 @@ export function toast(text) {
   toastEnd = setTimeout(() => { byId("toast").hidden = true; }, 4000);
 }
 
-/** A line across the page while something is wrong with the server; without text it is removed. */
+/** Show a line across the page while there is a problem with the server; without text, remove it. */
 export function banner(text = "") {
   byId("banner").hidden = !text;
   byId("banner").textContent = text;
 }
 
-/** A few searches to begin with, which find something in this collection. */
+/** Offer a few example searches that have good results in this collection. */
 export async function showExamples(isShown, choose) {
   const place = byId("examples");
   place.hidden = !isShown;

@@ -1,15 +1,15 @@
-// Dates, file names, folders and albums among the words of a query: found by the server, shown as chips that can be
-// taken back, and searched by as filters.
+// Dates, file names, folders and albums among the words of a query: the server finds them, the page shows them as chips
+// that can be removed, and they act as filters.
 
 import * as api from "./api.js";
 import { byId, make } from "./dom.js";
 
-// Without one of these, there is nothing to be found, and the server need not be asked.
+// Without any of these, a query contains no such phrase, and the server need not be asked.
 const HINTS = /\d|\b(last|past|this|today|yesterday|ago|since|before|after|until|in|from|during|album|folder|the)\b/i;
 
 let known = { key: "", answer: null };
 
-/** A query whose words are without what became filters; `said` is the filter. Where nobody can tell, it stays as it is. */
+/** The query without the words that became filters, which are in `said`; unchanged if none did, or the server fails. */
 export async function understood(query) {
   const words = query.words.trim();
   if (!words || !HINTS.test(words)) return query;
@@ -20,11 +20,11 @@ export async function understood(query) {
   }
   const { answer } = known;
   if (!answer?.where) return query;
-  const lang = query.lang || (answer.lang ?? ""); // the words that are left may not tell it any more
+  const lang = query.lang || (answer.lang ?? ""); // the remaining words may be too few to recognise it
   return { ...query, words: answer.words, lang, said: answer.where, phrases: answer.phrases };
 }
 
-/** Show the phrases of a query that was understood; `take(text)` makes one plain words again. */
+/** Show the phrases that became filters; `take(text)` turns one back into plain words. */
 export function showPhrases(phrases, take) {
   const place = byId("phrases");
   place.hidden = !phrases?.length;

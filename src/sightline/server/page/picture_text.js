@@ -1,4 +1,4 @@
-// The text in a picture: where the words that were asked for stand in it, and all its lines to read and copy.
+// The text in a picture: where the words of the query are, and all lines, to read and copy.
 
 import * as api from "./api.js";
 import { byId, make } from "./dom.js";
@@ -7,10 +7,10 @@ const SVG = "http://www.w3.org/2000/svg";
 
 let asked = 0;
 
-/** Show the text of a hit, and mark the words of a query; null shows none. */
+/** Show the text of a hit, with the words of a query marked; null shows none. */
 export async function showText(hit, words) {
   const own = (asked += 1);
-  byId("marks").toggleAttribute("hidden", true); // which an SVG has no property for
+  byId("marks").toggleAttribute("hidden", true); // an SVG element has no `hidden` property
   byId("viewer-lines").hidden = true;
   if (!hit) return;
   const { lines } = await api.pictureText(hit.id, words).catch(() => ({ lines: [] }));

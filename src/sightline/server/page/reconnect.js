@@ -1,4 +1,4 @@
-// Retries while the server cannot be reached, less and less often.
+// Retry with increasing delays while the server cannot be reached.
 
 import { isUp } from "./api.js";
 import { banner } from "./messages.js";
@@ -7,13 +7,13 @@ const LOOK_AFTER_MS = [500, 1000, 2000, 4000, 8000];
 
 let timer = 0;
 
-/** Say that the server is gone, and call `goOn` when it is back. */
+/** Say that the server cannot be reached, and call `goOn` once it can. */
 export function reconnect(goOn) {
   banner("The server cannot be reached. Retrying …");
   look(goOn, 0);
 }
 
-/** The server has answered: there is nothing to wait for any more. */
+/** Stop retrying, because the server has responded. */
 export function stopReconnecting() {
   clearTimeout(timer);
   banner();

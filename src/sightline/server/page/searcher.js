@@ -1,8 +1,8 @@
-// When to search: a moment after the last keystroke, quickly first and then with a close look. Only the answer to the
-// latest question is ever shown; the server is told to drop the others.
+// When to search: a moment after the last keystroke, first without reranking and then with it. Only the results of the
+// latest query are ever shown; requests for earlier ones are cancelled.
 //
-// Measured over the demo's pictures on two slow cores: the quick answer is there in 15 ms and the close look takes 430,
-// so that results follow the typing and settle when it pauses.
+// Measured with the demo's pictures on two slow cores: the quick results arrive in 15 ms and reranking takes 430 ms, so
+// that results follow the typing and settle when it pauses.
 
 import * as api from "./api.js";
 import { pause } from "./dom.js";
@@ -11,7 +11,8 @@ import { filterCount } from "./state.js";
 const PAUSE_MS = 80;
 const SETTLE_MS = 250;
 
-/** Runs searches one after another; `show(answer, query, isFinal)` and `fail(error, query)` are told how they went. */
+/** Runs searches one after another, and calls `show(answer, query, isFinal)` or `fail(error, query)` with each outcome.
+*/
 export class Searcher {
   #show;
   #fail;
@@ -24,13 +25,14 @@ export class Searcher {
     this.#canRerank = canRerank;
   }
 
-  /** Forget what is being asked. */
+  /** Cancel the current search. */
   stop() {
     this.#running?.abort();
     this.#running = null;
   }
 
-  /** Ask; `meant` is the query as it is searched for. `typing` waits for the next keystroke, and looks closely only when there is none. */
+  /** Start a search. meant: the query with phrases turned into filters. typing: pause first, and again before
+   reranking. */
   async start(query, { k, typing = false, meant = query }) {
     this.stop();
     this.#running = new AbortController();
@@ -54,7 +56,8 @@ export class Searcher {
   }
 }
 
-/** Likeness alone goes by what is stored; together with words or filters, the item's picture is sent like any other. */
+/** Search. An item alone is compared by its stored vectors; with words or filters, its picture is sent like an upload.
+ */
 async function asked(query, k, signal) {
   if (query.like === null) return api.search(query, { k, signal });
   if (!query.words.trim() && filterCount(query) === 0 && !query.said) return api.similar(query.like, { k, signal });

@@ -1,13 +1,13 @@
-// Which pictures are selected: by their marks, with Shift from one to another, by drawing over them, or by keys.
+// Which pictures are selected: with their check marks, as a range with Shift, by dragging across them, or with keys.
 
 import { byId } from "./dom.js";
 
-const MOST = 10_000; // what one request takes
+const MOST = 10_000; // the maximum that a request accepts
 
-/** The selected ids, in the order in which they were chosen. `source.range(from, to)` names those between two places. */
+/** The selected ids, in the order of selection. `source.range(from, to)` returns the ids between two positions. */
 class Selection {
   #ids = new Set();
-  #last = null; // the place of what was selected last
+  #last = null; // the position of the item clicked last
   #drawing = false;
   #listeners = [];
 
@@ -38,7 +38,7 @@ class Selection {
     this.#tell();
   }
 
-  /** A click on a picture or its mark: one more or less, or with Shift all from the last one to it. */
+  /** Handle a click on a picture or its check mark: toggle it or, with Shift, select all from the last one to it. */
   async clicked(id, place, event, source) {
     if (event.shiftKey && this.#last !== null) this.add(await source.range(this.#last, place));
     else if (this.#ids.has(id)) this.#ids.delete(id);
@@ -47,7 +47,7 @@ class Selection {
     this.#tell();
   }
 
-  /** Let the pointer draw over pictures of a list, from a mark on. */
+  /** Let the visitor select pictures of a list by dragging across them, starting at a check mark. */
   drawIn(list) {
     list.addEventListener("pointerdown", (event) => {
       this.#drawing = event.pointerType === "mouse" && event.button === 0 && event.target.closest(".pick") !== null;
@@ -60,7 +60,7 @@ class Selection {
       this.#drew = true;
     });
     list.addEventListener("click", (event) => {
-      if (this.#drew) event.stopImmediatePropagation(); // the end of a stroke is no click
+      if (this.#drew) event.stopImmediatePropagation(); // the end of a drag is not a click
       this.#drew = false;
     }, { capture: true });
     addEventListener("pointerup", () => { this.#drawing = false; });

@@ -1,16 +1,17 @@
-// What is being asked, and how it is written into the address of the page, so that a link can be shared and Back works.
+// The query, and how it is written into the page's address, so that links can be shared and Back works.
 //
-// A query is { words, lang, without, folder, album, from, to, like, open, weight, picture }; `lang` is "" to recognise it. A picture that the visitor gave cannot
-// be in an address: it is kept here for as long as the page is, and the history knows it by its number.
+// A query is { words, lang, without, folder, album, literal, from, to, like, open, weight, picture }; `lang` is "" to
+// recognise the language. An uploaded picture does not fit into an address: it is kept here while the page is open, and
+// the history refers to it by number.
 
 const pictures = new Map();
 
-/** A query for nothing at all. */
+/** An empty query. */
 export const nothing = () => ({
   words: "", lang: "", without: "", folder: "", album: "", literal: [], from: "", to: "", like: null, open: null, weight: 0.5, picture: null,
 });
 
-/** The query that an address asks for. */
+/** The query in an address. */
 export function fromAddress(search, kept = null) {
   const given = new URLSearchParams(search);
   return {
@@ -29,7 +30,7 @@ export function fromAddress(search, kept = null) {
   };
 }
 
-/** The address of a query; "./" for none. */
+/** The address of a query; "./" if it is empty. */
 export function toAddress(query) {
   const given = new URLSearchParams();
   const put = (name, value) => value && given.set(name, value);
@@ -48,42 +49,42 @@ export function toAddress(query) {
   return written ? `?${written}` : "./";
 }
 
-/** What the history keeps beside the address. */
+/** What the history stores in addition to the address. */
 export function keep(query) {
   if (!query.picture) return null;
   pictures.set(query.picture.number, query.picture);
   return { picture: query.picture.number };
 }
 
-/** What tells a query from others, whichever of its results is looked at. */
+/** Identifies a query, regardless of which of its results is open. */
 export const identity = (query) => `${toAddress({ ...query, open: null })} ${query.picture?.number ?? ""}`;
 
-/** Whether there is anything to search by; filters alone choose nothing. */
+/** Whether a query has nothing to search by; filters do not count. */
 export const isEmpty = (query) => !query.words.trim() && query.like === null && !query.picture;
 
-/** Whether a picture and words are searched by together; relevance would only tell how well the words fit. */
+/** Whether a query combines a picture with words; relevance, which would be that of the words alone, is then hidden. */
 export const isJoined = (query) => Boolean(query.words.trim()) && (query.picture !== null || query.like !== null);
 
-/** How many of the filters are set. */
+/** The number of filters that are set. */
 export const filterCount = (query) =>
   [isEmpty(query) ? "" : query.without.trim(), query.folder, query.album, query.from, query.to].filter(Boolean).length;
 
-/** What results should not show, one by one. */
+/** The descriptions of what results should not show. */
 export const unwanted = (query) => query.without.split(",").map((part) => part.trim()).filter(Boolean).slice(0, 8);
 
-/** The filters as the server reads them; null for none. */
+/** The filters as an expression for the server; null if there are none. */
 export function where(query) {
   const conditions = [];
   if (query.from) conditions.push(`taken >= '${query.from}'`);
   if (query.to) conditions.push(`taken <= '${query.to}'`);
-  if (query.said) conditions.push(query.said); // by dates and names among the words
+  if (query.said) conditions.push(query.said); // from dates and names among the words
   if (query.album) conditions.push(`album = '${query.album.replaceAll("'", "''")}'`);
   if (query.folder) {
-    // Where several folders were indexed, the name of one and two slashes stand before the path below it.
+    // If several folders were indexed, the path is preceded by the name of its root and two slashes.
     const [root, path] = query.folder.includes("//") ? query.folder.split("//") : ["", query.folder];
     const quoted = (text) => text.replaceAll("'", "''");
     if (root) conditions.push(`root = '${quoted(root)}'`);
-    // Everything below a folder lies between "folder/" and "folder0", 0 being the character after the slash.
+    // All paths below a folder sort between "folder/" and "folder0", because 0 is the character after the slash.
     if (path) conditions.push(`path >= '${quoted(path)}/' and path < '${quoted(path)}0'`);
   }
   return conditions.join(" and ") || null;

@@ -1,5 +1,5 @@
-// Light or dark, decided before anything is drawn: as the visitor chose here last, or else as the system has it.
-// This is the only script that is no module, so that it runs first.
+// Light or dark, decided before anything is drawn: the visitor's last choice or, if none, the system setting. This is
+// the only script that is not a module, so that it runs first.
 
 (() => {
   const root = document.documentElement;
@@ -11,7 +11,7 @@
     try {
       return localStorage.getItem("theme");
     } catch {
-      return null; // storage is switched off
+      return null; // storage is disabled
     }
   }
 
@@ -19,7 +19,7 @@
     try {
       localStorage.setItem("theme", theme);
     } catch {
-      // it holds until the page is left
+      // the choice lasts until the page is closed
     }
   }
 

@@ -1,4 +1,4 @@
-// One result as it stands in the grid: a picture with its relevance, or a text.
+// One result in the grid: a picture with its relevance, or a text.
 
 import { make, percent } from "./dom.js";
 import { isShown } from "./relevance.js";
@@ -6,15 +6,15 @@ import { mark } from "./selection.js";
 import { clock } from "./video.js";
 
 const AGAIN_MS = 2000;
-const [WIDEST, TALLEST] = [2.6, 0.55]; // the proportions of a tile; a panorama is cut at its sides
+const [WIDEST, TALLEST] = [2.6, 0.55]; // limits on a tile's aspect ratio; the sides of a wider panorama are cut off
 
 /** The name of an item's file, without its folders. */
 export const nameOf = (hit) => hit.path.split("/").at(-1);
 
-/** The address of a hit's thumbnail whose longer side has so many pixels. */
+/** The address of a hit's thumbnail; side: the length of its longer side in pixels. */
 export const thumbnail = (hit, side) => `${hit.thumbnail}${hit.thumbnail.includes("?") ? "&" : "?"}side=${side}`;
 
-/** A new list item for a hit. `data-id` tells which one. */
+/** Create a list item for a hit; `data-id` is the hit's id. */
 export function tile(hit, side = 640) {
   const made = hit.thumbnail ? pictureTile(hit, side) : textTile(hit);
   made.dataset.id = hit.id;
@@ -23,7 +23,7 @@ export function tile(hit, side = 640) {
   return made;
 }
 
-/** Write a hit's relevance, or the text that it was found by; both change as it is looked at more closely. */
+/** Show a hit's relevance, or the text it was found by; reranking may change both. */
 export function update(made, hit) {
   const relevance = made.querySelector(".relevance");
   const known = isShown(hit.relevance);
@@ -38,14 +38,14 @@ export function update(made, hit) {
   if (hit.video) showVideo(made, hit);
 }
 
-/** A place that a result will take, of some proportions. */
+/** A placeholder for a result with this aspect ratio. */
 export function skeleton(ratio) {
   const made = make("li", { className: "tile skeleton", "aria-hidden": "true" });
   made.style.setProperty("--ratio", ratio);
   return made;
 }
 
-/** What tells a video from a picture, and the frame at the moment that was found, which another query may change. */
+/** Mark a tile as a video, and show the frame of the moment that was found, which depends on the query. */
 function showVideo(made, hit) {
   const [image, badge] = [made.querySelector("img"), made.querySelector(".video-time")];
   badge.hidden = false;
@@ -103,7 +103,7 @@ function likeButton(hit) {
   return button;
 }
 
-/** A thumbnail that did not come is asked for once more; then its name has to do. */
+/** Retry a thumbnail that failed to load once; after that, show its name instead. */
 function again(image, hit) {
   if (image.dataset.again) {
     image.closest(".tile").classList.add("is-missing");

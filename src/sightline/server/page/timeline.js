@@ -1,5 +1,5 @@
-// All pictures by time, newest first, in square tiles under the names of their months. Only what is near the window is
-// in the document, and only that is asked for, so that a hundred thousand pictures scroll like a hundred.
+// All pictures by time, newest first, as square tiles under a heading for each month. Only those near the visible part
+// of the page are loaded and in the document, so that a hundred thousand pictures scroll as smoothly as a hundred.
 
 import * as api from "./api.js";
 import { byId, make } from "./dom.js";
@@ -7,12 +7,12 @@ import { layOut } from "./timeline_layout.js";
 import { selection } from "./selection.js";
 import { tile } from "./tiles.js";
 
-const PAGE = 100; // items that are asked for at once
-const KEPT = 30; // pages that are remembered
-const FULL = 6; // items that a month has on average to be shown by itself
-const AROUND = 1; // windows above and below that are drawn as well
+const PAGE = 100; // items per request
+const KEPT = 30; // pages to keep in memory
+const FULL = 6; // if months have fewer items than this on average, years are shown instead
+const AROUND = 1; // screens drawn above and below the visible one
 
-/** Draws the timeline into its place; `open(id)` is called when a picture is chosen. */
+/** Draws the timeline; calls `open(id)` when the visitor chooses a picture. */
 export class Timeline {
   #place = byId("timeline");
   #months = byId("months");
@@ -20,10 +20,10 @@ export class Timeline {
   #layout = null;
   #total = 0;
   #query = null;
-  #pages = new Map(); // by number: the items, or the promise of them
-  #drawn = new Map(); // by place: the element
+  #pages = new Map(); // by page number: the items, or a promise of them
+  #drawn = new Map(); // by position: the element
   #headings = new Map();
-  #reached = 0; // the place that Tab leads to
+  #reached = 0; // the position that Tab leads to
   #frame = 0;
   #fail;
 
@@ -55,7 +55,7 @@ export class Timeline {
     return this.#total;
   }
 
-  /** Show what passes the filters of a query. */
+  /** Show the items that pass the filters of a query. */
   async show(query, { total, months }) {
     this.#query = query;
     this.#total = total;
@@ -83,25 +83,25 @@ export class Timeline {
     this.#pages.clear();
   }
 
-  /** An item that is loaded; undefined otherwise. */
+  /** The item with this id; undefined if it is not loaded. */
   find(id) {
     return this.#loaded().find(({ item }) => item.id === id)?.item;
   }
 
-  /** The items before and after one that is loaded. */
+  /** The items before and after a loaded one. */
   async around(id) {
     const at = this.#loaded().find(({ item }) => item.id === id)?.place;
     if (at === undefined) return [undefined, undefined];
     return Promise.all([this.#item(at - 1), this.#item(at + 1)]);
   }
 
-  /** The ids of the items from one place to another. */
+  /** The ids of the items between two positions, both included. */
   async range(from, to) {
     const places = Array.from({ length: Math.abs(to - from) + 1 }, (_, step) => Math.min(from, to) + step);
     return (await Promise.all(places.map((place) => this.#item(place)))).filter(Boolean).map((item) => item.id);
   }
 
-  /** Move the focus to an item, or to the first. */
+  /** Move the focus to an item; by default to the first. */
   async focus(id = null) {
     const at = id === null ? this.#reached : this.#loaded().find(({ item }) => item.id === id)?.place ?? this.#reached;
     await this.#go(at);
@@ -130,7 +130,7 @@ export class Timeline {
     return (await this.#page(Math.floor(place / PAGE)))[place % PAGE];
   }
 
-  /** The items of a page, asked for once. Those that were used longest ago are forgotten. */
+  /** The items of a page, each page requested once; the least recently used pages are dropped. */
   #page(number) {
     const known = this.#pages.get(number);
     if (known) {
@@ -187,7 +187,7 @@ export class Timeline {
     return this.#place.getBoundingClientRect().top + scrollY;
   }
 
-  /** Draw what is near the window, and take away what is not. */
+  /** Draw the tiles near the visible part of the page, and remove the others. */
   #draw() {
     if (!this.isShown || !this.#layout) return;
     const above = scrollY - this.#top();
@@ -223,7 +223,7 @@ export class Timeline {
     if (!item) Promise.resolve(page).then(() => this.#later(), () => {});
   }
 
-  /** In the order of the timeline, so that a screen reader reads them so. */
+  /** Insert an element in the order of the timeline, which is the order in which screen readers read. */
   #insert(place, element) {
     for (let next = place + 1; next < place + 200; next += 1) {
       const found = this.#drawn.get(next);
@@ -275,7 +275,7 @@ export class Timeline {
     await this.#go(next);
   }
 
-  /** Focus the item at a place, scrolled to and loaded where it was not. */
+  /** Focus the item at a position, after scrolling to it and loading it if necessary. */
   async #go(place) {
     if (!this.#total) return;
     this.#reached = place;
@@ -290,7 +290,7 @@ export class Timeline {
   }
 }
 
-/** The months; or the years, where most months would not fill a row. */
+/** The months or, if most of them would not fill a row, the years. */
 function grouped(months, total) {
   if (total >= FULL * months.length) return months;
   const years = new Map();
@@ -301,7 +301,7 @@ function grouped(months, total) {
   return [...years].map(([month, items]) => ({ month, items }));
 }
 
-/** A month as people write it. */
+/** Format a month for display. */
 export function monthName(month) {
   if (!month) return "No date";
   const [year, number] = month.split("-").map(Number);

@@ -1,9 +1,10 @@
-// Where the tiles of a timeline are: squares in rows, under a heading for each month. Every place is computed from the
-// numbers of items alone, before any of them is known.
+// Where the tiles of a timeline are: squares in rows, under a heading for each month. All positions are computed from
+// the number of items in each month, before any item is loaded.
 
-const HEADING = 48; // pixels above the first row of a month
+const HEADING = 48; // pixels for the heading above the first row of a month
 
-/** The layout of months ({ month, items }, in order) in a width; `side` is how wide tiles are about, `gap` between. */
+/** Lay out months ({ month, items }, in order) in a width. side: approximate width of a tile. gap: space between tiles.
+ */
 export function layOut(months, width, { side, gap }) {
   const columns = Math.max(2, Math.round((width + gap) / (side + gap)));
   const own = (width + gap) / columns - gap;
@@ -22,14 +23,14 @@ export function layOut(months, width, { side, gap }) {
     sections,
     width,
     height: top,
-    /** The box of the tile at a place. */
+    /** The box of the tile at a position. */
     box(place) {
       const section = at(place);
       const within = place - section.first;
       const row = Math.floor(within / columns);
       return { left: (within % columns) * step, top: section.top + HEADING + row * step, side: own };
     },
-    /** The places from the first that is drawn between two heights to the one after the last. */
+    /** The range of positions with tiles between two heights: the first, and the one after the last. */
     between(from, to) {
       if (!sections.length) return [0, 0];
       const start = sections[sectionAt(sections, (one) => one.top <= from)];
@@ -39,7 +40,7 @@ export function layOut(months, width, { side, gap }) {
       const high = end.first + Math.min(end.items, Math.max(0, row(end, to) + 1) * columns);
       return [low, Math.max(low, high)];
     },
-    /** The place that a key leads to; undefined for other keys. */
+    /** The position that a key leads to; undefined for other keys. */
     neighbour(place, key, total) {
       const section = at(place);
       const column = (place - section.first) % columns;
@@ -56,7 +57,7 @@ export function layOut(months, width, { side, gap }) {
   };
 }
 
-/** The last section for which something holds; it holds for all before it. The first, if for none. */
+/** The last section for which a condition holds, as it must for all before it; the first if it holds for none. */
 function sectionAt(sections, holds) {
   let [low, high] = [0, sections.length - 1];
   while (low < high) {

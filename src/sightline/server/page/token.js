@@ -1,14 +1,14 @@
-// Asks for the token of a server that needs one, until it is the right one.
+// Ask the visitor for the server's token, until it is correct.
 
 import { showToken } from "./api.js";
 import { byId } from "./dom.js";
 
-/** Resolves when the visitor has shown the right token. */
+/** Resolves once the visitor has entered the correct token. */
 export function askForToken() {
   const dialog = byId("token");
   const form = byId("token-form");
   const stay = (event) => event.preventDefault();
-  dialog.addEventListener("cancel", stay); // there is nothing behind it
+  dialog.addEventListener("cancel", stay); // without a token, there is nothing to show
   dialog.showModal();
   return new Promise((resolve) => {
     form.addEventListener("submit", async function given(event) {
@@ -26,7 +26,7 @@ export function askForToken() {
   });
 }
 
-/** Why a token is refused; an empty text if it is right. */
+/** Why a token is refused; empty if it is correct. */
 async function refused(token) {
   try {
     return (await showToken(token.trim())) ? "" : "Wrong token.";

@@ -1,11 +1,11 @@
-// Pictures to search by: chosen, dropped or pasted, and made small before they are sent.
+// Pictures to search by: chosen, dropped or pasted, and shrunk before they are sent.
 
 import { byId } from "./dom.js";
 import { Problem } from "./api.js";
 
-const SIDE = 1024; // longer than any model looks at
+const SIDE = 1024; // pixels; larger than the input of any model
 const SMALL_BYTES = 1_000_000;
-const MOST_BYTES = 20 * 2 ** 20; // what the server takes
+const MOST_BYTES = 20 * 2 ** 20; // the maximum that the server accepts
 
 let count = 0;
 
@@ -47,7 +47,8 @@ function onDrop(take) {
 
 const pictureIn = (files) => [...(files ?? [])].find((file) => file.type.startsWith("image/"));
 
-/** A picture ready to be sent: { number, blob, name, address }. One that this browser cannot open is sent as it is. */
+/** Prepare a picture for sending: { number, blob, name, address }. One that the browser cannot open is sent unchanged.
+*/
 export async function prepareUpload(file) {
   const bitmap = await createImageBitmap(file, { imageOrientation: "from-image" }).catch(() => null);
   if (!bitmap && file.type && !file.type.startsWith("image/")) throw new Problem(415, `${file.name} is not a picture.`);
@@ -65,7 +66,7 @@ async function scaledDown(file, bitmap) {
   canvas.width = Math.max(1, Math.round(bitmap.width * Math.min(1, scale)));
   canvas.height = Math.max(1, Math.round(bitmap.height * Math.min(1, scale)));
   const pen = canvas.getContext("2d");
-  pen.fillStyle = "#fff"; // what is transparent would come out black
+  pen.fillStyle = "#fff"; // transparent areas would become black
   pen.fillRect(0, 0, canvas.width, canvas.height);
   pen.imageSmoothingQuality = "high";
   pen.drawImage(bitmap, 0, 0, canvas.width, canvas.height);

@@ -1,11 +1,11 @@
-// A video in the enlarged view: it opens at the moment that was found, and its other moments are a click away.
+// A video in the enlarged view: it opens at the moment that was found, and its other moments are one click away.
 
 import * as api from "./api.js";
 import { byId, make } from "./dom.js";
 
-const SOON = 0.05; // seconds; browsers show the frame before a time that falls between two
+const SOON = 0.05; // seconds added to a moment; between two frames, browsers show the earlier one
 
-/** A time in a video as people read it: 0:07, 2:05, 1:02:05. */
+/** Format a time in a video: 0:07, 2:05, 1:02:05. */
 export function clock(seconds) {
   const whole = Math.floor(seconds);
   const parts = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, whole % 60];
@@ -14,10 +14,10 @@ export function clock(seconds) {
   return hours ? `${hours}:${two(minutes)}:${two(rest)}` : `${minutes}:${two(rest)}`;
 }
 
-/** The address of the picture of a video at some second. */
+/** The address of a thumbnail of a video's frame at a given time. */
 const stillAt = (hit, seconds) => `${hit.thumbnail.replace(/&at=[^&]*/, "")}&at=${seconds}&side=160`;
 
-/** Plays videos; `element` is hidden where there is none. */
+/** Plays videos; the player is hidden while there is none to play. */
 export class VideoPlayer {
   #element = byId("viewer-video");
   #moments = byId("viewer-moments");
@@ -31,12 +31,12 @@ export class VideoPlayer {
     return !this.#element.hidden;
   }
 
-  /** Whether an event is one for the player, such as an arrow key that moves it. */
+  /** Whether an event belongs to the player, such as an arrow key that seeks. */
   owns(event) {
     return this.isShown && (event.target === this.#element || this.#moments.contains(event.target));
   }
 
-  /** Show a video, paused at its best moment; nothing for a picture. */
+  /** Show a video, paused at its best moment; for a picture, hide the player. */
   show(hit) {
     this.hide();
     if (!hit.video) return;
@@ -49,7 +49,7 @@ export class VideoPlayer {
     else this.#listAll(hit);
   }
 
-  /** Stop, and let go of the file. */
+  /** Stop playing, and release the file. */
   hide() {
     this.#hit = null;
     this.#moments.hidden = true;
@@ -76,7 +76,7 @@ export class VideoPlayer {
     }));
   }
 
-  /** A browser that cannot play it shows the picture of the moment, which lies below. */
+  /** If the browser cannot play the video, reveal the frame of the moment, which is behind the player. */
   #failed() {
     if (!this.#hit || !this.#element.getAttribute("src")) return;
     this.#element.hidden = true;

@@ -1,4 +1,4 @@
-// The enlarged view: one result in a dialog, with the words of the query and, for each, where in the picture it is.
+// The enlarged view: one result in a dialog, with the words of the query and where in the picture each was found.
 
 import { FAVOURITES } from "./actions.js";
 import * as api from "./api.js";
@@ -11,7 +11,7 @@ import { nameOf, thumbnail } from "./tiles.js";
 import { clock, VideoPlayer } from "./video.js";
 import { Zoom } from "./zoom.js";
 
-/** Shows results one at a time. `move(id)`, `close()` and `like(id)` say what the visitor wants. */
+/** Shows results one at a time; calls `move(id)`, `close()` or `like(id)` when the visitor asks for it. */
 export class Viewer {
   #dialog = byId("viewer");
   #image = byId("viewer-image");
@@ -37,7 +37,7 @@ export class Viewer {
       event.preventDefault();
       close();
     });
-    this.#dialog.addEventListener("close", () => this.#hit && !this.isOpen && close()); // by the browser, unasked
+    this.#dialog.addEventListener("close", () => this.#hit && !this.isOpen && close()); // closed by the browser
     this.#image.addEventListener("error", () => byId("frame").classList.add("is-missing"));
   }
 
@@ -45,7 +45,8 @@ export class Viewer {
     return this.#dialog.open;
   }
 
-  /** Show a hit, and which ones are before and after it; `words` are those of the query, if it has any and the model can place them. `asked` are all of them, if text was read. `lang` is their language. */
+  /** Show a hit. words: those to locate in the picture. asked: those to mark in its text, if that was read. lang: of
+   both. */
   show(hit, [previous, next], words, asked = null, lang = "") {
     const isSame = this.isOpen && this.#hit?.id === hit.id;
     this.#around = { [-1]: previous, 1: next };
@@ -55,13 +56,13 @@ export class Viewer {
     byId("viewer-next").disabled = !next;
     if (isSame) return;
     this.#describe(hit);
-    this.#explain(hit, hit.video ? "" : words, lang); // heat does not follow what moves
+    this.#explain(hit, hit.video ? "" : words, lang); // a heat map does not follow moving things
     showText(asked === null ? null : hit, asked);
-    const held = document.activeElement; // a button that is off or gone would take the keys with it
+    const held = document.activeElement; // disabling or hiding the focused button would lose the keyboard focus
     if (held.disabled || !this.#dialog.contains(held)) this.#dialog.focus();
   }
 
-  /** Close, and say what was shown last. */
+  /** Close the view; returns the id of the hit shown last. */
   close() {
     const last = this.#hit;
     this.#hit = null;
@@ -86,7 +87,7 @@ export class Viewer {
     this.#details(hit, isText);
   }
 
-  /** What takes a request of its own: the place, and what the camera wrote. */
+  /** Show what needs further requests: the place, the camera data, and whether it is a favourite. */
   async #details(hit, isText) {
     byId("viewer-star").hidden = isText;
     this.#star(false);
@@ -110,7 +111,7 @@ export class Viewer {
     frame.classList.remove("is-missing");
     frame.style.setProperty("--ratio", hit.width && hit.height ? hit.width / hit.height : 1);
     frame.style.setProperty("--natural", `${hit.width ?? 1024}px`);
-    frame.style.backgroundImage = `url("${thumbnail(hit, 640)}")`; // until the picture itself is there
+    frame.style.backgroundImage = `url("${thumbnail(hit, 640)}")`; // until the picture itself has loaded
     this.#image.alt = nameOf(hit);
     this.#image.src = hit.image;
     byId("viewer-original").href = hit.video ?? hit.image;
@@ -148,10 +149,10 @@ export class Viewer {
     }
   }
 
-  /** The query as it was typed, each of its words a button. */
+  /** Show the query as typed, with a button for each word. */
   #spoken(explanation) {
     const parts = [];
-    const letters = [...explanation.query]; // the server counts characters, not what they take in memory
+    const letters = [...explanation.query]; // the server counts code points, not UTF-16 units
     let at = 0;
     for (const word of explanation.words) {
       parts.push(letters.slice(at, word.start).join(""), this.#wordButton(word, explanation));
@@ -175,7 +176,7 @@ export class Viewer {
     return button;
   }
 
-  /** Show where a word is; null for none. */
+  /** Show where a word was found; null for none. */
   #light(word, button) {
     for (const other of byId("viewer-words").querySelectorAll(".word")) {
       other.setAttribute("aria-pressed", String(word !== null && other === button));
@@ -217,7 +218,7 @@ function facts(hit) {
   return found;
 }
 
-/** Where a word's best part is, in words. */
+/** Where in the picture a word was found, as text. */
 function place(explanation, word) {
   const { rows, columns } = explanation;
   const values = ownGrid(explanation, word).flat();

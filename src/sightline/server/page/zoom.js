@@ -1,9 +1,10 @@
-// Zoom into the enlarged picture by wheel, double click, two fingers or keys, and move it about; a swipe goes on.
+// Zoom into the enlarged picture with the wheel, a double click, a pinch or keys, and pan it; a swipe leads to the next
+// picture.
 
 const [MOST, STEP] = [8, 1.4];
-const SWIPE = 60; // pixels
+const SWIPE = 60; // minimum length of a swipe, in pixels
 
-/** Moves `frame` inside `fit`; `swipe(by)` is called with -1 or 1 when a finger leads to another picture. */
+/** Zooms and pans `frame` inside `fit`; calls `swipe(by)` with -1 or 1 when the visitor swipes to another picture. */
 export class Zoom {
   #fit;
   #frame;
@@ -14,7 +15,7 @@ export class Zoom {
   #pointers = new Map();
   #start = null;
 
-  /** Whether gestures and keys are left to something else. */
+  /** Whether to ignore gestures and keys. */
   isOff = false;
 
   constructor(fit, frame, { swipe }) {
@@ -40,7 +41,7 @@ export class Zoom {
     this.#place();
   }
 
-  /** Answer a key, if it is one for zooming. */
+  /** Handle a key press; returns whether it was a zoom key. */
   pressed(event) {
     if (this.isOff || event.ctrlKey || event.metaKey || event.altKey) return false;
     const factor = { "+": STEP, "=": STEP, "-": 1 / STEP }[event.key];
@@ -51,7 +52,7 @@ export class Zoom {
     return true;
   }
 
-  /** Zoom by a factor around a point of the window; by default around the middle. */
+  /** Zoom by a factor around a point in the window; by default around the centre. */
   #by(factor, x = null, y = null) {
     const scale = Math.min(MOST, Math.max(1, this.#scale * factor));
     const box = this.#fit.getBoundingClientRect();
@@ -63,7 +64,7 @@ export class Zoom {
     this.#place();
   }
 
-  /** Draw it; no edge of the picture leaves the middle of the window. */
+  /** Apply the zoom and position; the centre of the view always stays on the picture. */
   #place() {
     if (this.#scale === 1) [this.#x, this.#y] = [0, 0];
     const [wide, high] = [(this.#frame.offsetWidth * this.#scale) / 2, (this.#frame.offsetHeight * this.#scale) / 2];

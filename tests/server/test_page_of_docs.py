@@ -61,11 +61,11 @@ def test_the_page_tells_the_limits_as_they_are() -> None:
     for told in (
         f"{usual.upload_bytes // 2**20} MB",
         f"{usual.pixels // 10**6} million pixels",
-        f"a batch {usual.items} items",
+        f"{usual.items} items for a batch",
         f"begins within {usual.seconds:g} seconds",
         f"decoded within {usual.decode_seconds:g}",
         f"{usual.decode_bytes // 2**20} MB of memory",
         f"{usual.connections_per_address} connections per address, {usual.connections} in total",
-        f"{usual.rate:g} requests a second, and {usual.burst} at once",
+        f"{usual.rate:g} requests a second, and bursts of {usual.burst}",
     ):
         assert told in PAGE.replace("\n", " ").replace("  ", " "), told

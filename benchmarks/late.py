@@ -38,11 +38,6 @@ def filled(folder: Path, count: int, rng: np.random.Generator) -> LocalStore:
     return LocalStore.open(folder, shape_of(pool), write=False)
 
 
-def query(rng: np.random.Generator, words: int) -> Encoded:
-    """A text query of this many words."""
-    return Encoded(units(rng, 1, EMBEDDING), np.ones((1, words), dtype=np.bool_), units(rng, 1, words, DIM))
-
-
 def einsum(words: Any, fragments: Any) -> Vectors:
     """Late interaction in its simplest form: every cosine at once, in float32."""
     found: Vectors = np.einsum("wd,npd->nwp", words, fragments, optimize=True).max(axis=2).sum(axis=1)
@@ -66,9 +61,9 @@ def over_candidates(count: int, rounds: int, rng: np.random.Generator) -> list[d
     with tempfile.TemporaryDirectory() as folder:
         store = filled(Path(folder), 10_000, rng)
         for words in (8, 16, 32):
-            text, ids = query(rng, words), rng.permutation(10_000)[:count]
-            assert text.fragments is not None
-            asked, late = text.fragments[0], LateScorer(store, text, "images")
+            embedding, asked, ids = units(rng, 1, EMBEDDING), units(rng, words, DIM), rng.permutation(10_000)[:count]
+            text = Encoded(embedding, np.ones((1, words), dtype=np.bool_), asked[None])
+            late = LateScorer(store, text, "images")
             ways: dict[str, Callable[[], Vectors]] = {
                 "late": partial(late.scores, ids),
                 "fetch and einsum": lambda a=asked, i=ids: einsum(a, store.fetch(i, "fragments").values),  # type: ignore[misc]

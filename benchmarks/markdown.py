@@ -41,16 +41,6 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -
     return "\n".join("| " + " | ".join(row) + " |" for row in [heads, rule, *rows])
 
 
-def number(value: float) -> str:
-    """Format with one decimal place, and never as negative zero."""
-    return f"{round(value, 1) + 0.0:.1f}"
-
-
-def signed(value: float) -> str:
-    """Format with a sign and one decimal place."""
-    return f"{round(value, 1) + 0.0:+.1f}"
-
-
 def machine_of(result: Mapping[str, Any]) -> str:
     """The machine that a result was measured on: its GPU, if one was used, or its CPU cores."""
     machine = result["machine"]
@@ -62,11 +52,8 @@ def sources(results: Iterable[Mapping[str, Any]], where: str) -> str:
 
     where: the path below benchmarks/results; the files there have the complete commands.
     """
-    found = list(results)
-    origins = " and ".join(dict.fromkeys(machine_of(one) + _at_commit(one) for one in found))
+    found, commits = list(results), {"unknown": ""}
+    commits |= {one["commit"]: f" at commit {one['commit'][:7]}" for one in found if one["commit"] != "unknown"}
+    origins = " and ".join(dict.fromkeys(machine_of(one) + commits[one["commit"]] for one in found))
     scripts = ", ".join(dict.fromkeys(f"`{' '.join(one['command'].split()[:3])}`" for one in found))
     return f"From [{where}](../benchmarks/results/{where}), measured on {origins} by {scripts}."
-
-
-def _at_commit(result: Mapping[str, Any]) -> str:
-    return "" if result["commit"] == "unknown" else f" at commit {result['commit'][:7]}"

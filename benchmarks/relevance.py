@@ -239,22 +239,39 @@ def run(lab: Lab, sets: Mapping[str, Images]) -> tuple[PairRelevance, dict[str, 
     return final, result
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def options(description: str | None, name: str) -> argparse.ArgumentParser:
+    """The options of this script and of relevance_fresh.py; name: that of the experiment."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, default=ROOT / "bundles" / "default")
     parser.add_argument("--embeddings", type=Path, help="a folder of SET.npz; by default one below runs/relevance")
     parser.add_argument("--cached", action="store_true", help="use only images whose embeddings are there")
-    parser.add_argument("--json", type=Path, default=RESULTS / "relevance.json")
-    parser.add_argument("--write", action="store_true", help="put the fitted relevance into the bundle")
-    arguments = parser.parse_args()
-    folder = Path(os.environ["SIGHTLINE_DATA"])
+    parser.add_argument("--json", type=Path, default=RESULTS / f"{name}.json")
+    parser.set_defaults(experiment=name)
+    return parser
+
+
+def opened(arguments: argparse.Namespace, names: Iterable[str]) -> tuple[Bundle, dict[str, Images]]:
+    """The bundle to test, and those of the sets that there are."""
     bundle = Bundle.open(arguments.model)
     cache = arguments.embeddings or Path("runs/relevance", bundle.sha256[:12])
-    loaded = {name: load(name, folder, bundle, cache, arguments.cached) for name in SETS}
-    sets = {name: images for name, images in loaded.items() if images is not None}
-    fitted, result = run(Lab(bundle, bundle.words), sets)
+    loaded = {name: load(name, Path(os.environ["SIGHTLINE_DATA"]), bundle, cache, arguments.cached) for name in names}
+    return bundle, {name: images for name, images in loaded.items() if images is not None}
+
+
+def save(arguments: argparse.Namespace, seed: int, sets: Mapping[str, Images], result: Mapping[str, Any]) -> None:
+    """Write the result file."""
     sizes = {name: len(images.records) for name, images in sets.items()}
-    write_result(arguments.json, {"experiment": "relevance", **provenance(0, list(sets)), "sizes": sizes, **result})
+    about = {"experiment": arguments.experiment, **provenance(seed, list(sets)), "sizes": sizes}
+    write_result(arguments.json, {**about, **result})
+
+
+def main() -> None:
+    parser = options(__doc__, "relevance")
+    parser.add_argument("--write", action="store_true", help="put the fitted relevance into the bundle")
+    arguments = parser.parse_args()
+    bundle, sets = opened(arguments, SETS)
+    fitted, result = run(Lab(bundle, bundle.words), sets)
+    save(arguments, 0, sets, result)
     if arguments.write:
         write_spec(arguments.model, replace(read_spec(arguments.model), relevance=fitted))
     print(json.dumps(result.get("collection", {}), indent=1))

@@ -9,31 +9,22 @@ which no earlier test asked for. Names that are labels in names-val are not used
 often mention: images with another label may show them too.
 """
 
-import argparse
-import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.provenance import RESULTS, ROOT, provenance, write_result
-from benchmarks.relevance import FITTED, MORE, Images, Lab, load, measured
-from sightline.bundle import Bundle
+from benchmarks.relevance import FITTED, MORE, Images, Lab, measured, opened, options, save
 from sightline.bundle.relevance_formula import PairRelevance
 from sightline.onnx_export.relevance_fit import fit_relevance
-from sightline.onnx_export.relevance_truth import Captions, Noun, nouns_from
+from sightline.onnx_export.relevance_truth import Captions, nouns_from
 
 NEW = ("coco-test", "imagenet-sample")
 SETS = (*FITTED, *NEW, "flickr8k-test", *MORE)
 SEED = 2026
 OFTEN = 10  # captions that mention a name
 OTHER_NOUNS = Path(__file__).with_name("relevance_other_nouns.toml")
-
-
-def other_nouns() -> tuple[Noun, ...]:
-    """The nouns of relevance_other_nouns.toml."""
-    return nouns_from(tomllib.loads(OTHER_NOUNS.read_text(encoding="utf-8")))
 
 
 def run(lab: Lab, sets: Mapping[str, Images], shipped: PairRelevance) -> list[dict[str, Any]]:
@@ -46,7 +37,7 @@ def run(lab: Lab, sets: Mapping[str, Images], shipped: PairRelevance) -> list[di
     }
     coco, flickr8k = sets["coco-test"].joined(sets["imagenet-sample"]), sets["flickr8k-test"]
     same = replace(lab, seed=SEED, skipped=_labels(names) | _common(sets["imagenet-sample"], sets["coco-test"]))
-    other = replace(same, nouns=other_nouns())
+    other = replace(same, nouns=nouns_from(tomllib.loads(OTHER_NOUNS.read_text(encoding="utf-8"))))
     # Images of Flickr8k's test set were in earlier tests, so they are only asked for other nouns.
     tests = [
         ("flickr8k-val", "coco-test", "nouns.toml", same, coco, flickr8k),
@@ -76,23 +67,11 @@ def _common(named: Images, captioned: Images) -> frozenset[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, default=ROOT / "bundles" / "default")
-    parser.add_argument("--embeddings", type=Path, help="a folder of SET.npz; by default one below runs/relevance")
-    parser.add_argument("--cached", action="store_true", help="use only images whose embeddings are there")
-    parser.add_argument("--json", type=Path, default=RESULTS / "relevance-fresh.json")
-    arguments = parser.parse_args()
-    folder = Path(os.environ["SIGHTLINE_DATA"])
-    bundle = Bundle.open(arguments.model)
-    if not isinstance(bundle.relevance, PairRelevance):
-        parser.error(f"{arguments.model} has no relevance of pairs")
-    cache = arguments.embeddings or Path("runs/relevance", bundle.sha256[:12])
-    loaded = {name: load(name, folder, bundle, cache, arguments.cached) for name in SETS}
-    sets = {name: images for name, images in loaded.items() if images is not None}
-    tests = run(Lab(bundle, bundle.words), sets, bundle.relevance)
-    sizes = {name: len(images.records) for name, images in sets.items()}
-    about = {"experiment": "relevance-fresh", **provenance(SEED, list(sets)), "sizes": sizes}
-    write_result(arguments.json, {**about, "tests": tests})
+    arguments = options(__doc__, "relevance-fresh").parse_args()
+    bundle, sets = opened(arguments, SETS)
+    if bundle.relevance is None:
+        raise SystemExit(f"{arguments.model} has no relevance of pairs")
+    save(arguments, SEED, sets, {"tests": run(Lab(bundle, bundle.words), sets, bundle.relevance)})
 
 
 if __name__ == "__main__":

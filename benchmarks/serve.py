@@ -31,11 +31,12 @@ from urllib.parse import quote
 import numpy as np
 
 from benchmarks import samples
-from benchmarks.timing import numbers, options, percentiles, save
+from benchmarks.timing import options, percentiles, save
 from sightline.server.limits import Limits
 from sightline.server.run import serve
 
 WARM_UP, LONG_WARM_UP = 1.0, 5.0  # seconds of load at the start of a block, and of a long run, that do not count
+PHOTOS, RERANK, BLOCK_SECONDS = 32, 20, 5.0
 EDGE = 10.0  # seconds at each end of a long run whose memory is compared
 TOGETHER, ALONE, ONE = "together", "each alone", "one at a time"
 WAYS: dict[str, dict[str, int]] = {TOGETHER: {}, ALONE: {"batch": 1}, ONE: {"batch": 1, "encoders": 1}}
@@ -169,14 +170,14 @@ async def put_under_load(
     return loads
 
 
-def in_turns(at: Path, model: str, clients: int, blocks: int, seconds: float) -> list[dict[str, Any]]:
+def in_turns(at: Path, model: str, clients: int, blocks: int) -> list[dict[str, Any]]:
     """Put each kind of server under load, in alternating blocks."""
     texts, rows = queries(0), []
     with ExitStack() as stack:
         servers = {way: stack.enter_context(running(at, model, changes)) for way, changes in WAYS.items()}
         for number in range(-1, blocks):  # the first round is a warm-up
             for way in WAYS if number % 2 else reversed(WAYS):
-                (load,) = asyncio.run(put_under_load(servers[way], texts, seconds, {0: clients}))
+                (load,) = asyncio.run(put_under_load(servers[way], texts, BLOCK_SECONDS, {0: clients}))
                 rows.append({"block": number, "way": way, **load.row()})
                 print(rows[-1], flush=True)
     return [row for row in rows if row["block"] >= 0]
@@ -192,11 +193,9 @@ def gains(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     }
 
 
-def long_runs(at: Path, model: str, clients: int, seconds: float, reranks: list[int]) -> Iterator[dict[str, Any]]:
-    """Run with each rerank depth, and with the first and last at once; every run has its own server and queries."""
-    runs = [{rerank: clients} for rerank in reranks]
-    if len(reranks) > 1:
-        runs.append({reranks[0]: clients - clients // 4, reranks[-1]: clients // 4})
+def long_runs(at: Path, model: str, clients: int, seconds: float) -> Iterator[dict[str, Any]]:
+    """Run without reranking, with it, and with both at once; every run has its own server and queries."""
+    runs = [{0: clients}, {RERANK: clients}, {0: clients - clients // 4, RERANK: clients // 4}]
     for number, groups in enumerate(runs, 1):
         with running(at, model, {}) as server:
             loads = asyncio.run(put_under_load(server, queries(number), seconds, groups, LONG_WARM_UP))
@@ -212,12 +211,9 @@ def long_runs(at: Path, model: str, clients: int, seconds: float, reranks: list[
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--items", type=int, default=10_000)
-    parser.add_argument("--photos", type=int, default=32)
     parser.add_argument("--clients", type=int, default=32)
-    parser.add_argument("--seconds", type=float, default=60.0, help="of each long run; 0 for none")
-    parser.add_argument("--reranks", type=numbers, default=[0, 20], help="of the long runs")
-    parser.add_argument("--blocks", type=int, default=8, help="in turns; 0 for the long runs alone")
-    parser.add_argument("--block-seconds", type=float, default=5.0)
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each long run")
+    parser.add_argument("--blocks", type=int, default=8, help="in turns")
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--limits", type=json.loads, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -229,11 +225,11 @@ def main() -> None:
     bundle = samples.bundle(arguments.model)
     load = (arguments.model, arguments.clients)
     with tempfile.TemporaryDirectory(prefix="sightline-serve-") as folder:
-        at, photos = Path(folder) / "photos" / ".sightline", samples.encode(bundle, samples.records(arguments.photos))
+        at, photos = Path(folder) / "photos" / ".sightline", samples.encode(bundle, samples.records(PHOTOS))
         samples.make_collection(at, bundle, photos, arguments.items)
-        blocks = in_turns(at, *load, arguments.blocks, arguments.block_seconds) if arguments.blocks else []
-        runs = list(long_runs(at, *load, arguments.seconds, arguments.reranks)) if arguments.seconds else []
-    gained = gains(blocks) if blocks else {}
+        blocks = in_turns(at, *load, arguments.blocks)
+        runs = list(long_runs(at, *load, arguments.seconds))
+    gained = gains(blocks)
     ratios = {f"answers a second together, times {way}": gain["median"] for way, gain in gained.items()}
     more = {"model": bundle.name, "items": arguments.items, "clients": arguments.clients}
     more |= {"gain_of_together_over": gained, "blocks": blocks, "runs": runs}

@@ -13,7 +13,7 @@ import argparse
 import json
 import resource
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -28,21 +28,22 @@ class Case:
     name: str
     vision: dict[str, int]
     text: dict[str, int]
-    batch: int
     chunk: int
+    steps: int
+    batch: int = 1024
     words: int = 16
 
 
 _SMALL = {"hidden_size": 128, "intermediate_size": 512, "num_attention_heads": 4}
 _SMALL_IMAGES = {"num_hidden_layers": 4, "image_size": 112, "patch_size": 16, "projection_dim": 64}
 CASES = {
-    "cpu": Case("small", _SMALL | _SMALL_IMAGES, _SMALL | {"num_hidden_layers": 2}, batch=1024, chunk=64),
-    "cuda": Case("the bundled model's shape", IMAGE_TOWER, TEXT_TOWER, batch=1024, chunk=128),
+    "cpu": Case("small", _SMALL | _SMALL_IMAGES, _SMALL | {"num_hidden_layers": 2}, chunk=64, steps=3),
+    "cuda": Case("the bundled model's shape", IMAGE_TOWER, TEXT_TOWER, chunk=128, steps=20),
 }
 WAYS = {"at once": False, "in chunks": True}
 
 
-def run(case: Case, batch: int, chunked: bool, steps: int, device: str) -> dict[str, float]:
+def run(case: Case, chunked: bool, device: str) -> dict[str, float]:
     """The median seconds per step, and the megabytes that steps use beyond the model and the batch."""
     import torch
 
@@ -53,7 +54,8 @@ def run(case: Case, batch: int, chunked: bool, steps: int, device: str) -> dict[
     torch.manual_seed(0)
     model, loss = _model(case).to(device).train(), Contrastive().to(device)
     optimizer = torch.optim.AdamW([*model.parameters(), *loss.parameters()], lr=1e-4)
-    size, rows = case.vision["image_size"], torch.arange(batch, device=device)
+    size, batch = case.vision["image_size"], case.batch
+    rows = torch.arange(batch, device=device)
     ids = torch.randint(1000, 20000, (batch, case.words), device=device)
     mask, pixels = torch.ones_like(ids, dtype=torch.bool), torch.randn(batch, 3, size, size, device=device)
     texts = Side(lambda some: model.encode_texts(Tokens(ids[some], mask[some])), rows)
@@ -64,7 +66,7 @@ def run(case: Case, batch: int, chunked: bool, steps: int, device: str) -> dict[
         return torch.cuda.max_memory_allocated() / 1e6 if device == "cuda" else own
 
     before, seconds = peak_mb(), []
-    for number in range(steps + 1):
+    for number in range(case.steps + 1):
         began = time.perf_counter()
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
             chunk = case.chunk if chunked else 0
@@ -89,21 +91,20 @@ def _model(case: Case) -> Any:
     return build(DualStreamConfig(**towers, **more))  # type: ignore[arg-type]
 
 
-def in_processes(device: str, batch: int, steps: int, rounds: int) -> dict[str, list[dict[str, float]]]:
-    """Run with and without chunks, each time in its own process."""
+def in_processes(flags: list[str], rounds: int) -> dict[str, list[dict[str, float]]]:
+    """Run with and without chunks, each time in its own process; flags: the options of this one."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in WAYS}
     for number in range(rounds):
         for name in WAYS if number % 2 else reversed(WAYS):
-            words = ["--way", name, "--steps", str(steps), "--batch", str(batch)]
-            found[name].append(in_a_process("benchmarks.training", *words, *["--gpu"] * (device == "cuda")))
+            found[name].append(in_a_process("benchmarks.training", "--way", name, *flags))
     return found
 
 
-def summary(case: Case, batch: int, found: dict[str, list[dict[str, float]]]) -> tuple[list[Any], dict[str, float]]:
+def summary(case: Case, found: dict[str, list[dict[str, float]]]) -> tuple[list[Any], dict[str, float]]:
     """The result rows, the cost of chunks in steps per second, and their gain in memory."""
     rows = []
     for name in WAYS:
-        row: dict[str, Any] = {"model": case.name, "batch": batch, "encoded": name}
+        row: dict[str, Any] = {"model": case.name, "batch": case.batch, "encoded": name}
         row |= {"chunk": case.chunk} if WAYS[name] else {}
         row |= {of: median(one[of] for one in found[name]) for of in ("seconds", "MB")}
         rows.append(row | {"steps_per_second": 1 / row["seconds"]})
@@ -117,19 +118,15 @@ def summary(case: Case, batch: int, found: dict[str, list[dict[str, float]]]) ->
 def main() -> None:
     parser = options(__doc__, model=False)
     parser.add_argument("--gpu", action="store_true")
-    parser.add_argument("--steps", type=int)
-    parser.add_argument("--batch", type=int)
-    parser.add_argument("--rounds", type=int)
     parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    device, steps = ("cuda", 20) if arguments.gpu else ("cpu", 3)
-    case, steps = CASES[device], arguments.steps or steps
-    batch = arguments.batch or (256 if arguments.quick else case.batch)
+    device = "cuda" if arguments.gpu else "cpu"
+    case = replace(CASES[device], batch=256) if arguments.quick else CASES[device]
     if arguments.way:
-        print(json.dumps(run(case, batch, WAYS[arguments.way], steps, device)))
+        print(json.dumps(run(case, WAYS[arguments.way], device)))
         return
-    rounds = arguments.rounds or (1 if arguments.quick or arguments.gpu else 3)
-    rows, ratios = summary(case, batch, in_processes(device, batch, steps, rounds))
+    flags = [flag for flag in ("--gpu", "--quick") if vars(arguments)[flag.removeprefix("--")]]
+    rows, ratios = summary(case, in_processes(flags, 1 if flags else 3))
     save("training-gpu" if arguments.gpu else "training", arguments, ["random"], rows, ratios)
 
 

@@ -114,12 +114,12 @@ def measured(bench: Bench, models: dict[str, TorchModel], lang: str, whole: bool
             yield from (cascades.rerank(k) for k in (10, 50))
             for rule in ("add", "norm_add"):
                 yield from (cascades.rerank(20, rule, weight) for weight in (0.1, 0.5, 0.9))
-            yield cascades.rerank(20, distractors=10**6, most=20)
+            yield cascades.rerank(20, enlarged=True, most=20)
 
     def embedded(cascades: Cascades) -> Iterator[Evaluation]:
         yield cascades.embed()
         if whole:
-            yield cascades.embed(distractors=10**6)
+            yield cascades.embed(enlarged=True)
 
     if "be" in models:
         yield from (("BE", one) for one in embedded(bench.cascades(models["be"], None, lang, whole)))
@@ -166,10 +166,8 @@ def main() -> None:
             name = f"{variant}-{'-'.join(runs)}-seed{seed}"
             write_result(arguments.out / ("val" if bench.split == "val" else "") / f"{name}.json", result)
             for row in result["rows"]:
-                t2i = row["text_to_image"]["R@1"]
-                print(
-                    name, row["lang"], row["row"], *row["stages"], f"rSum {row['rSum']:.1f} R@1 {t2i:.1f}", flush=True
-                )
+                found = f"rSum {row['rSum']:.1f} R@1 {row['text_to_image']['R@1']:.1f}"
+                print(name, row["lang"], row["row"], *row["stages"], found, flush=True)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -178,8 +179,7 @@ def main() -> None:
     parser.add_argument("--split", default="test", choices=("test", "val"), help="what to measure on")
     arguments = parser.parse_args()
     bench = Bench(arguments.split, [*(BRIEF if arguments.brief else ()), *arguments.changes], arguments.work)
-    named = f"{{}}-{arguments.split}-seed{{}}"
-    write_results(arguments, PARTS, lambda run, seed: (named.format(run, seed), result_of(bench, run, seed)))
+    write_results(arguments, PARTS, arguments.split, partial(result_of, bench))
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ GPU. The same command continues an interrupted run.
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,19 +35,16 @@ from sightline.evaluation.test_set import Questions
 from sightline.losses.interaction import maxsim
 from sightline.models.torch_model import TorchModel
 
-Kind = Literal["fast", "late", "shrink-fast", "shrink-late"]
-
 
 @dataclass(frozen=True, slots=True)
 class Run:
     """A model of the paper: its recipe, the changes to the recipe's model, and the run that is its teacher.
 
-    codes, fragments: per side, the number of codes, and of fragments used for scoring (1 means a single vector).
+    codes, fragments: per side, the number of codes, and of fragments used for scoring (1 means the embedding).
     temperatures: those of the teacher and the student, instead of the variant's.
     """
 
     recipe: str
-    kind: Kind
     codes: int = 0
     fragments: int = 32
     model: tuple[str, ...] = ()
@@ -56,36 +54,28 @@ class Run:
     @property
     def by_embedding(self) -> bool:
         """Whether the model scores by one vector per item."""
-        return self.kind.endswith("fast")
+        return self.fragments == 1
 
 
 def _first(count: int, teacher: str = "") -> Run:
     """The base model with only the first `count` words and clusters."""
-    kept = (f"model.fragments={count}",)
-    if teacher:
-        return Run("shrink-inflated-base", "shrink-late", 0, count, kept, teacher)
-    return Run("inflate-base", "late", 0, count, kept)
-
-
-def _inflated(codes: int) -> Run:
-    return Run("inflate-codes", "late", codes, 32 + codes, (f"model.codes={codes}",))
+    recipe = "shrink-inflated-base" if teacher else "inflate-base"
+    return Run(recipe, fragments=count, model=(f"model.fragments={count}",), teacher=teacher)
 
 
 RUNS: dict[str, Run] = {
-    "F": Run("inflate-fast", "fast", fragments=1),
-    "B": Run("inflate-base", "late"),
-    **{f"I{codes}": _inflated(codes) for codes in (16, 32, 64)},
-    "B-F": Run("shrink-base-fast", "shrink-fast", fragments=1, teacher="B"),
-    "I-F": Run("shrink-inflated-fast", "shrink-fast", fragments=1, teacher="I32"),
-    "I-B": Run("shrink-inflated-base", "shrink-late", teacher="I32"),
-    "I-B-F": Run("shrink-twice", "shrink-fast", fragments=1, teacher="I-B"),
+    "F": Run("inflate-fast", fragments=1),
+    "B": Run("inflate-base"),
+    **{f"I{codes}": Run("inflate-codes", codes, 32 + codes, (f"model.codes={codes}",)) for codes in (16, 32, 64)},
+    "B-F": Run("shrink-base-fast", fragments=1, teacher="B"),
+    "I-F": Run("shrink-inflated-fast", fragments=1, teacher="I32"),
+    "I-B": Run("shrink-inflated-base", teacher="I32"),
+    "I-B-F": Run("shrink-twice", fragments=1, teacher="I-B"),
     **{f"L{count}": _first(count) for count in (2, 4, 8, 16)},
     **{f"B-L{count}": _first(count, "B") for count in (2, 4, 8, 16)},
-    "C-F": Run("shrink-base-fast", "shrink-fast", fragments=1, teacher="C"),
+    "C-F": Run("shrink-base-fast", fragments=1, teacher="C"),
     **{
-        f"B-F@{teacher:g}x{student:g}": Run(
-            "shrink-base-fast", "shrink-fast", fragments=1, teacher="B", temperatures=(teacher, student)
-        )
+        f"B-F@{teacher:g}x{student:g}": Run("shrink-base-fast", 0, 1, teacher="B", temperatures=(teacher, student))
         for teacher in (0.25, 0.5, 1.0, 2.0)
         for student in (0.04, 0.08, 0.16)
     },
@@ -107,7 +97,7 @@ _PLATEAU = ("schedule.epochs=60", "validation.every=92", "validation.patience=6"
 def loss_of(run: Run, variant: str) -> str:
     """The changes to the loss in a run's recipe; empty to keep the recipe's own loss."""
     loss, distillation = VARIANTS[variant]
-    on = "fragments" if run.kind.endswith("late") else "embedding"
+    on = "embedding" if run.by_embedding else "fragments"
     if run.teacher:
         teacher, student = run.temperatures or temperatures(run, variant)
         both = f"teacher_temperature = {teacher:.4g}, student_temperature = {student:.4g}"
@@ -115,7 +105,7 @@ def loss_of(run: Run, variant: str) -> str:
         return f"losses.shrink={{ loss = 'distill', on = '{on}', over = '{over}', {both} }}"
     if loss == "triplet":
         return ""
-    name, temperature = "embed" if run.kind == "fast" else "late", of_a_sum(run.fragments)
+    name, temperature = "embed" if run.by_embedding else "late", of_a_sum(run.fragments)
     return f"losses.{name}={{ loss = 'contrastive', on = '{on}', temperature = {temperature:.4g} }}"
 
 
@@ -185,7 +175,7 @@ class Bench:
         found = self.kept(name, seed).arrays
         stage = "embed" if RUNS[name].by_embedding else "late@all"
         ranks = found["to_image"], found["to_text"]
-        return ranked(self.questions, ranks, f"{self.label(name)}-{seed}", self.data, stage)
+        return ranked(self.questions, ranks, f"{self.label(name)}-{seed}", self.data, stages=(stage,))
 
     def kept(self, name: str, seed: int) -> Measured:
         """The test-set ranks of a trained run, by one vector per item or by late interaction; computed only once."""
@@ -243,12 +233,7 @@ def main() -> None:
     brief = ["schedule.epochs=0", "schedule.steps=2", "data.batch_size=4", "data.val=[]", "validation.late=0"]
     changes = [*(brief if arguments.brief else ()), *arguments.changes]
     bench = Bench(arguments.variant, arguments.split, changes, arguments.work, arguments.cross)
-    named = f"{{}}-{arguments.split}-seed{{}}"
-
-    def result(run: str, seed: int) -> tuple[str, dict[str, Any]]:
-        return named.format(bench.label(run), seed), result_of(bench, run, seed)
-
-    write_results(arguments, PARTS, result)
+    write_results(arguments, PARTS, arguments.split, partial(result_of, bench))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ interrupted run, and adds the gains over runs trained since.
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,7 @@ class Galleries:
         """Rerank the best 20 and 50 among the images of all splits with another model (Table 2)."""
         others = [record for record in self.splits if record.split != "test"]
         cascades = Cascades(model, matcher, self.test, others, "flickr8k")
-        return {str(k): cascades.rerank(k, distractors=len(others)).to_json() for k in (20, 50)}
+        return {str(k): cascades.rerank(k, enlarged=True).to_json() for k in (20, 50)}
 
     def in_languages(self, model: TorchModel, languages: Sequence[str], translate: str = "") -> dict[str, Any]:
         """Evaluate a model on the test set in several languages, directly or through a translator."""
@@ -143,7 +144,8 @@ def kept(bench: Bench, galleries: Galleries, name: str, seed: int) -> Measured:
 
 def by_itself(galleries: Galleries, found: Measured) -> Evaluation:
     """The evaluation on the test set alone, from a run's saved ranks."""
-    return ranked(Questions.of(galleries.test, "en"), (found.arrays["to_image"], found.arrays["to_text"]), "")
+    ranks = found.arrays["to_image"], found.arrays["to_text"]
+    return ranked(Questions.of(galleries.test, "en"), ranks, "", "flickr8k")
 
 
 def result_of(bench: Bench, galleries: Galleries, name: str, seed: int, translate: str, matcher: str) -> dict[str, Any]:
@@ -173,12 +175,8 @@ def main() -> None:
     arguments = parser.parse_args()
     bench = Bench(arguments.start, arguments.changes, arguments.brief, arguments.work)
     galleries = Galleries()
-
-    def result(run: str, seed: int) -> tuple[str, dict[str, Any]]:
-        found = result_of(bench, galleries, run, seed, arguments.translate, arguments.matcher)
-        return f"{run}-{arguments.start}-seed{seed}", found
-
-    write_results(arguments, PARTS, result)
+    more = {"translate": arguments.translate, "matcher": arguments.matcher}
+    write_results(arguments, PARTS, arguments.start, partial(result_of, bench, galleries, **more))
 
 
 if __name__ == "__main__":

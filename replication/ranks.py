@@ -1,5 +1,7 @@
 """Encode a test set, make an evaluation from ranks, and compute the gain of one evaluation over another."""
 
+from typing import Any
+
 from sightline.evaluation import Evaluation
 from sightline.evaluation.encodings import Encodings, Needs, encode_images, encode_texts
 from sightline.evaluation.metrics import Ranks, query_images
@@ -17,17 +19,12 @@ def encode_test_set(model: TorchModel, questions: Questions, needs: Needs) -> tu
     return encode_texts(model, questions.captions, needs, 256)[0], images
 
 
-def ranked(
-    questions: Questions, ranks: tuple[Ranks, Ranks], model: str, data: str = "flickr8k", stage: str = "embed"
-) -> Evaluation:
-    """Make an evaluation from the ranks of all captions' images, and of all images' captions."""
-    to_image, to_text = ranks
-    image_of = questions.image_of
-    return Evaluation(
-        model=model, data=data, lang="en", protocol="karpathy", stages=(stage,), fusion=None, weight=None,
-        distractors=0, folds=(FoldRanks(to_image, image_of, to_text, query_images(image_of)),),
-        fingerprint=questions.fingerprint, problems={}, seconds={}, seed=0,
-    )  # fmt: skip
+def ranked(questions: Questions, ranks: tuple[Ranks, Ranks], model: str, data: str, **more: Any) -> Evaluation:
+    """Make an evaluation from the ranks of all captions' images, and of all images' captions; more: other fields."""
+    folds = (FoldRanks(ranks[0], questions.image_of, ranks[1], query_images(questions.image_of)),)
+    usual: dict[str, Any] = {"lang": "en", "stages": ("embed",), "fusion": None, "weight": None, "distractors": 0}
+    usual |= {"protocol": "karpathy", "problems": {}, "seconds": {}, "seed": 0}
+    return Evaluation(model=model, data=data, folds=folds, fingerprint=questions.fingerprint, **usual | more)
 
 
 def gain(before: Evaluation, after: Evaluation) -> dict[str, float]:

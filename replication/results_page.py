@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from benchmarks.markdown import MISSING, fill, number, signed, sources, table
+from benchmarks.markdown import MISSING, fill, sources, table
 from benchmarks.pages.plots import save
 from benchmarks.provenance import RESULTS, ROOT, read_result, read_results
 from bundles.card import results_of
@@ -22,6 +22,7 @@ from sightline.bundle.spec import read_spec
 TEMPLATE = Path(__file__).with_name("results.md")
 TASKS = {"none": "none", "cmr": "CMR", "vmlm": "CMR, VMLM", "smrm": "CMR, SMRM", "mlm-mrm": "CMR, MLM, MRM",
          "vmlm-smrm": "CMR, VMLM, SMRM"}  # fmt: skip
+number, signed = "{:z.1f}".format, "{:+z.1f}".format  # z: never a negative zero
 RERANKERS, SYSTEMS = ("SEP+COOP", "JOINT+COOP"), ("CE", "BE", "SEP+COOP", "JOINT+COOP", "JOINT+CE", "JOINT+BE")
 
 

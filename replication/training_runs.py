@@ -88,18 +88,20 @@ def options(
 def write_results(
     arguments: argparse.Namespace,
     parts: Mapping[str, Sequence[str]],
-    result_of: Callable[[str, int], tuple[str, dict[str, Any]]],
+    suffix: str,
+    result_of: Callable[[str, int], dict[str, Any]],
 ) -> None:
     """Compute the result of every requested run and seed, and write each to a file.
 
-    result_of: returns the name of the file and the result, for a run and a seed.
+    The file is named after the run, its variant if it has one, and `suffix`.
     """
     names = parts[arguments.part] if arguments.part else arguments.runs.split(",")
     runs = [(int(seed), name) for seed in arguments.seeds.split(",") for name in names]
     longest, began = 0.0, time.perf_counter()
     out = arguments.out / "val" if getattr(arguments, "split", "test") == "val" else arguments.out  # not on the page
     for left, (seed, run) in zip(reversed(range(len(runs))), runs, strict=True):
-        name, result = result_of(run, seed)
+        result = result_of(run, seed)
+        name = "-".join([run, *filter(None, [result.get("variant")]), suffix, f"seed{seed}"])
         write_result(out / f"{name}.json", result)
         found = result.get("result") or result["test"]
         print(f"{name}: rSum {found['rSum']:.1f}, gains {result.get('gain_over', {})}", flush=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.bench import SCRIPTS
 from benchmarks.evaluation import PAPER
 from benchmarks.markdown import MISSING, fill, machine_of
 from benchmarks.pages.targets import TARGETS
@@ -14,10 +15,7 @@ from benchmarks.vector_search.steps import EQUAL, LEAST
 TEMPLATE, PLOTS = Path(__file__).with_name("performance.md"), Path("plots", "speed")
 Results = Mapping[str, Mapping[str, Any]]
 Rows = list[dict[str, Any]]
-USED = (
-    *("indexing", "retrieval", "late", "matching", "end_to_end", "evaluation", "training", "growing"),
-    *("gpu", "scan-gpu", "training-gpu"),
-)
+USED = (*SCRIPTS, "gpu", "scan-gpu", "training-gpu")
 
 
 def read(folder: Path = RESULTS) -> dict[str, dict[str, Any]]:

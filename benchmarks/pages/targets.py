@@ -23,9 +23,7 @@ class Target:
 
     def is_met(self, value: float) -> bool:
         """Whether a measured value meets the target."""
-        if self.at_least is not None:
-            return value >= self.at_least
-        return self.at_most is not None and value <= self.at_most
+        return (self.at_least is None or value >= self.at_least) and (self.at_most is None or value <= self.at_most)
 
 
 TARGETS = tuple(

@@ -98,10 +98,9 @@ def test_every_run_of_paper_3_trains_the_model_that_its_row_names(variant: str) 
     for name, run in paper3.RUNS.items():
         found = recipe3(name, variant)
         (objective,), config = make_losses(found).values(), found.model_config()
-        by_embedding = run.kind in ("fast", "shrink-fast")
-        assert objective.needs == {"embedding" if by_embedding else "fragments"}, name
+        assert objective.needs == {"embedding" if run.by_embedding else "fragments"}, name
         assert config.codes == run.codes, name
-        assert run.fragments == (1 if by_embedding else config.fragments or config.pool_to + config.codes), name
+        assert run.fragments == (1 if run.by_embedding else config.fragments or config.pool_to + config.codes), name
         assert (found.teacher is not None) == bool(run.teacher) == objective.needs_teacher, name
         assert (config.pool, config.pool_to, config.text_pooling) == ("kmeans", 32, "first"), name
         assert (config.text.layer_step, found.optimizer.rates["image"], found.augment) == (2, 0, None), name

@@ -67,7 +67,7 @@ def test_everything_is_ranked_by_its_parts_where_that_is_asked_for(
     few = application(opened, limits(late_all=len(collection) - 1))
     refused = ask(few, "GET", "/v1/search", params=asked)
     assert refused.status_code == 422
-    assert "late cannot be all" in refused.json()["detail"]
+    assert "late cannot be 'all'" in refused.json()["detail"]
 
 
 def test_a_search_by_picture_finds_that_picture(client: httpx.Client) -> None:

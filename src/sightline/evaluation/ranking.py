@@ -28,10 +28,10 @@ _STRIP = 64  # rows counted at a time
 def ranks_from_embeddings(
     texts: FloatArray, images: FloatArray, image_of: Int64Array, *, chunk: int = CHUNK
 ) -> tuple[Ranks, Ranks]:
-    """Ranks in both directions by the rules of `metrics`: those of all captions, and of `query_images(image_of)`.
+    """Ranks by the rules of `metrics`: one for each caption, and one for each image of `query_images(image_of)`.
 
-    texts: [captions, dim], images: [images, dim], compared by dot product. At most `chunk` by 8 `chunk` scores are
-    held at once.
+    texts: [captions, dim], images: [images, dim], compared by dot product. At most `chunk` × 8
+    `chunk` scores are in memory at once.
     """
     texts, images = (np.ascontiguousarray(side, dtype=np.float32) for side in (texts, images))
     check_image_of(image_of, len(texts), len(images))

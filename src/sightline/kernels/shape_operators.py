@@ -9,7 +9,7 @@ from sightline.kernels.operators import Attributes, operator, refuse
 
 @operator("Shape")
 def shape(attributes: Attributes, values: Tensor) -> Tensor:
-    """The lengths of some axes, on the host."""
+    """The sizes of the axes from `start` to `end` (all by default), as a tensor on the CPU."""
     return torch.tensor(values.shape[attributes.get("start", 0) : attributes.get("end")], dtype=torch.int64)
 
 

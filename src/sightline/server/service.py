@@ -101,7 +101,7 @@ class Service:
             items = sum(len(member.collection) for member in members) if asked.late == "all" else 0
             if items > self.limits.late_all:
                 raise RefusedError(
-                    422, f"late cannot be all with {items:,} items", f"Use at most {self.limits.late:,}."
+                    422, f"late cannot be 'all' for {items:,} items", f"Use a number up to {self.limits.late:,}."
                 )
             result = search_group([member.collection for member in members], asked.options(prepared), self.model)
             self.metrics.search(result.about.took_ms)

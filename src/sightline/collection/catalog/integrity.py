@@ -1,5 +1,6 @@
 """Detect damage to a catalog with a checksum of the whole file, which is valid only while no process writes to it."""
 
+import errno
 import hashlib
 import json
 import os
@@ -31,7 +32,8 @@ def check_files(path: Path) -> None:
         try:
             check_regular(path.with_name(path.name + suffix))
         except OSError as error:
-            raise CollectionError(f"{error.filename}: {error.strerror}", "Delete it.") from error
+            way_out = "Delete it." if error.errno == errno.EINVAL else "Check the permissions of its folder."
+            raise CollectionError(f"{error.filename}: {error.strerror}", way_out) from error
 
 
 def check(path: Path) -> bool:

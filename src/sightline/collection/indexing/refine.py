@@ -70,7 +70,7 @@ class Refiner(Writer):
         return {self._ids.get(fact.hash): fact.moment for fact in facts} == self._moments_of(facts)
 
     def _replace_video(self, facts: list[Facts], encoded: Encoded) -> None:
-        """Replace a video's moments with others: as for new contents, first the vectors, then the rows."""
+        """Replace all moments of a video. Vectors are written before the catalog rows, as for new files."""
         video = self._ids[facts[0].hash]
         old = [video, *(id for id in self._moments_of(facts) if id != video)]
         with self.catalog.transaction():

@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import growing, scan, timing
+from benchmarks import growing, indexing, scan, timing, training
 from benchmarks.evaluation import Rates, table4
 from benchmarks.pages.targets import TARGETS
 from benchmarks.provenance import ROOT
-from benchmarks.training import CASES
-from benchmarks.training import summary as training_summary
 
 TOWER = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48}
 IMAGE_TOWER = TOWER | {"image_size": 32, "patch_size": 16, "projection_dim": 8}
@@ -58,8 +56,6 @@ def test_alternatives_take_turns_and_the_warm_up_does_not_count() -> None:
 
 
 def test_indexing_is_compared_with_one_core_and_a_plain_loop(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from benchmarks import indexing
-
     def in_this_process(module: str, *words: str, cores: int) -> dict[str, float]:
         way, folder, model = words[1::2]
         if way == "loop":
@@ -110,7 +106,7 @@ def test_table_4_follows_from_the_rates_of_a_few_photos(run: Run) -> None:
 
 def test_training_is_measured_at_once_and_in_chunks() -> None:
     whole, chunked = {"seconds": 1.0, "MB": 80.0}, {"seconds": 2.0, "MB": 20.0}
-    rows, ratios = training_summary(CASES["cpu"], {"at once": [whole], "in chunks": [chunked] * 2})
+    rows, ratios = training.summary(training.CASES["cpu"], {"at once": [whole], "in chunks": [chunked] * 2})
     assert ("chunk" in rows[0], rows[1]["chunk"]) == (False, 64)
     assert list(ratios.values()) == [0.5, 4.0]
 

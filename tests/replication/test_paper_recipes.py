@@ -35,13 +35,11 @@ def recipe2(name: str) -> Recipe:
 
 def test_paper_2_trains_every_run_alike() -> None:
     base = recipe2("base")
-    assert base.data.word_noise == 0.2
     for name, run in paper2.RUNS.items():
         found = recipe2(name)
         assert found.data.word_noise == 0.2, name
-        assert (found.schedule, found.data.train, found.data.batch_size) == (
-            base.schedule, base.data.train, base.data.batch_size,
-        ), name  # fmt: skip
+        both = [(one.schedule, one.data.train, one.data.batch_size) for one in (found, base)]
+        assert both[0] == both[1], name
         assert ("relation" in found.losses) == (run.recipe != "hrem-base"), name
     assert all(part in paper2.RUNS for parts in paper2.ENSEMBLES.values() for part in parts)
 
@@ -82,9 +80,8 @@ def test_a_run_of_paper_2_changes_what_its_row_says_and_nothing_else(name: str, 
 def test_a_curve_is_the_mean_of_equal_parts_of_the_steps_with_relations(tmp_path: Path) -> None:
     parts = [{"step": step, "parts": {"relation": {"initial": step, "enhanced": 0.5}}} for step in range(11, 21)]
     (tmp_path / "log").write_text("".join(json.dumps(entry) + "\n" for entry in [{"step": 1}, *parts]))
-    assert [(point["step"], point["initial"]) for point in paper2.curve(tmp_path / "log")] == [
-        (step, step) for step in range(11, 21)
-    ]
+    points = [(point["step"], point["initial"]) for point in paper2.curve(tmp_path / "log")]
+    assert points == [(step, step) for step in range(11, 21)]
 
 
 def recipe3(name: str, variant: str) -> Recipe:

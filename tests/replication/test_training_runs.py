@@ -1,6 +1,5 @@
 """What scripts keep: nothing is trained or measured twice, and what was stopped goes on and ends the same."""
 
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,22 +25,16 @@ def once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return training_runs
 
 
-def stopping(train: Callable[..., Any], at: int) -> Callable[..., Any]:
-    """Training that the user stops after a step."""
-
-    def report(entry: dict[str, Any]) -> None:
-        if entry["step"] == at:
-            raise KeyboardInterrupt
-
-    return lambda recipe, out, **options: train(recipe, out, **{**options, "report": report})
-
-
 def test_training_that_was_stopped_goes_on_and_ends_with_the_same_weights(
     once: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = once.train_once("tiny", ["seed=3"], tmp_path / "whole")
+    def stop(entry: dict[str, Any]) -> None:
+        if entry["step"] == 3:
+            raise KeyboardInterrupt
+
+    whole, train = once.train_once("tiny", ["seed=3"], tmp_path / "whole"), once.train
     with monkeypatch.context() as stopped:
-        stopped.setattr(once, "train", stopping(once.train, 3))
+        stopped.setattr(once, "train", lambda *given, **options: train(*given, **options | {"report": stop}))
         with pytest.raises(KeyboardInterrupt):
             once.train_once("tiny", ["seed=3"], tmp_path / "parts")
     assert not (tmp_path / "parts/done").exists()

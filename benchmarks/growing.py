@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import linear_regression
 from typing import Any
 
 import numpy as np
@@ -34,9 +35,7 @@ def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
     """The exponent if time is a power of size: the slope of the least-squares line through the logarithms."""
     if len(sizes) != len(seconds) or len(set(sizes)) < 2 or min(*sizes, *seconds) <= 0:
         raise ValueError(f"no growth can be fitted to sizes {list(sizes)} and times {list(seconds)}")
-    x, y = np.log(sizes), np.log(seconds)
-    x -= x.mean()
-    return float((x * y).sum() / (x * x).sum())
+    return linear_regression(np.log(sizes).tolist(), np.log(seconds).tolist()).slope
 
 
 def indexing(bundle: Bundle, sizes: Sequence[int], folder: Path) -> Iterator[Timed]:

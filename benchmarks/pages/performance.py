@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bench import SCRIPTS
+from benchmarks.bench import SCRIPTS, TARGETS
 from benchmarks.evaluation import PAPER
 from benchmarks.markdown import MISSING, fill, machine_of
-from benchmarks.pages.targets import TARGETS
 from benchmarks.provenance import RESULTS, read_result
 from benchmarks.vector_search.indexes import OURS
 from benchmarks.vector_search.steps import EQUAL, LEAST

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import bench
+from benchmarks.bench import TARGETS, Target
 from benchmarks.markdown import fill, replace_block
 from benchmarks.pages import blocks, performance, plots, scale
-from benchmarks.pages.targets import TARGETS, Target
 from benchmarks.provenance import RESULTS, ROOT
 from replication import results_page
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from benchmarks import growing, indexing, scan, timing, training
+from benchmarks.bench import TARGETS
 from benchmarks.evaluation import Rates, table4
-from benchmarks.pages.targets import TARGETS
 from benchmarks.provenance import ROOT
 
 TOWER = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48}

@@ -297,7 +297,7 @@ def test_percentages_of_an_older_bundle_say_so(open_page: Opener) -> None:
     page = settled(open_page())
     page.route(re.compile(r"/v1/search\?"), answering([0.3], line=None, relevance_kind="older"))
     search(page, "a cat")
-    expect(page.locator("#remark")).to_contain_text("older kind")
+    expect(page.locator("#remark")).to_contain_text("older method")
     expect(page.locator("#divider")).to_be_hidden()
 
 

@@ -163,5 +163,7 @@ def _seen(model: DualStream, images: Images) -> TowerFeatures:
 
 def _pixels(images: Images) -> Tensor:
     if not isinstance(images, Tensor):
-        raise ModelError("patches cannot be hidden in features of a frozen image tower")
+        raise ModelError(
+            "without an image_reader, patches are masked in the pixels, not in the features of a frozen image tower"
+        )
     return images

@@ -35,7 +35,7 @@ _PART = {"late": "interact", "match": "match"}
 class Ranking:
     """Candidates, best first, the relevance of each, if known, and the time in milliseconds that each part took.
 
-    line: the minimum relevance for a candidate to count as a match; None if relevance is unknown, or of the older kind.
+    line: the minimum relevance for a candidate to count as a match; None if unknown, or by the older method.
     fast: the ids of the candidates that the model's fast image graph encoded.
     """
 

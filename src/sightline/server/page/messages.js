@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { byId, counted, make } from "./dom.js";
 import { languageName } from "./language.js";
 
-const OLDER = "This model's percentages are of the older kind: they fall as more pictures fit.";
+const OLDER = "This model's relevance uses the older method: it falls as more pictures match.";
 const STAGES = { encode: "encode", retrieve: "retrieve", interact: "late interaction", match: "rerank", text: "text" };
 
 /** Set the heading above the results and, if `aloud`, announce it to screen readers; the timing is its tooltip. */

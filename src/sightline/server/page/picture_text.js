@@ -17,7 +17,7 @@ export async function showText(hit, words) {
   if (own !== asked || !lines.length) return;
   const marks = lines.flatMap((line) => line.marks);
   byId("marks").replaceChildren(...marks.map(polygon));
-  byId("marks").setAttribute("aria-label", `Words of the search stand in the picture ${marks.length === 1 ? "once" : `${marks.length} times`}`);
+  byId("marks").setAttribute("aria-label", `The words of your search appear in this picture ${marks.length === 1 ? "once" : `${marks.length} times`}`);
   byId("marks").toggleAttribute("hidden", marks.length === 0);
   byId("viewer-lines").hidden = false;
   byId("viewer-lines").open = marks.length > 0;

@@ -1,4 +1,5 @@
 import gzip
+from pathlib import Path
 
 import pytest
 
@@ -80,3 +81,19 @@ def test_pictures_are_found_beside_the_texts(tmp_path):
     folder = write(tmp_path, train__en=["a"], train_images__txt=["a.jpg"])
     write(tmp_path / "flickr30k-images", a__jpg=[])
     assert next(read(folder)).image == ImageFile(tmp_path / "flickr30k-images" / "a.jpg")
+
+
+def test_no_file_stays_open_when_a_problem_ends_the_reading(tmp_path, monkeypatch):
+    folder = write(tmp_path, train__en=["a", " ", "c"], train__de=["A", "B", "C"], train_images__txt=["a.jpg"] * 3)
+    opened, original = [], Path.open
+
+    def noted(self, *arguments, **options):
+        opened.append(original(self, *arguments, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(Path, "open", noted)
+    with pytest.raises(DataError) as kept:  # its traceback keeps the frames of the readers alive
+        list(read(folder))
+    assert "train.en:2" in str(kept.value)
+    assert len(opened) == 6
+    assert all(file.closed for file in opened)

@@ -3,7 +3,7 @@
 import gzip
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from sightline.datasets.fields import decoded, mapping
@@ -13,7 +13,7 @@ from sightline.errors import DataError
 _BOM = b"\xef\xbb\xbf"
 
 
-def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def numbered_lines(path: Path) -> Generator[tuple[int, bytes], None, None]:
     """Yield lines one at a time, numbered from 1, without line endings; a name ending in `.gz` is decompressed.
 
     Only a line feed ends a line: captions may contain any other Unicode line break, and parallel files must stay

@@ -8,6 +8,7 @@ would assign every later caption to the wrong image.
 
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,21 +63,23 @@ def read_multi30k(path: Path, images: Path | None, report: OnProblem) -> Iterato
 
 def _records(part: SplitFiles, folder: ImageFolder, report: OnProblem) -> Iterator[Record]:
     columns = [(language, path) for language, paths in part.captions.items() for path in paths]
-    rows = zip(numbered_lines(part.listing), *(numbered_lines(path) for _, path in columns), strict=True)
-    for (number, raw_name), *texts in rows:
-        place = f"{part.listing}:{number}"
-        try:
-            # The lists of ambiguous COCO images append the annotation number: `name.jpg#123`.
-            name = file_name(decoded(raw_name).partition("#")[0].strip(), "the picture's name")
-            captions: dict[str, tuple[str, ...]] = {}
-            for (language, path), (_, raw) in zip(columns, texts, strict=True):
-                place = f"{path}:{number}"
-                if said := clean_captions([decoded(raw)], place, report):
-                    captions[language] = captions.get(language, ()) + said
-        except BrokenRecordError as error:
-            report(Problem(place, str(error)))
-            continue
-        yield Record(key_of(name), ImageFile(folder.path(name)), captions, canonical_split(part.name))
+    with ExitStack() as files:  # an error in `report` must not leave them open
+        paths = [part.listing, *(path for _, path in columns)]
+        rows = zip(*(files.enter_context(closing(numbered_lines(path))) for path in paths), strict=True)
+        for (number, raw_name), *texts in rows:
+            place = f"{part.listing}:{number}"
+            try:
+                # The lists of ambiguous COCO images append the annotation number: `name.jpg#123`.
+                name = file_name(decoded(raw_name).partition("#")[0].strip(), "the picture's name")
+                captions: dict[str, tuple[str, ...]] = {}
+                for (language, path), (_, raw) in zip(columns, texts, strict=True):
+                    place = f"{path}:{number}"
+                    if said := clean_captions([decoded(raw)], place, report):
+                        captions[language] = captions.get(language, ()) + said
+            except BrokenRecordError as error:
+                report(Problem(place, str(error)))
+                continue
+            yield Record(key_of(name), ImageFile(folder.path(name)), captions, canonical_split(part.name))
 
 
 def _listing(folder: Path, part: str) -> Path | None:

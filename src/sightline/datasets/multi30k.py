@@ -92,5 +92,5 @@ def _check_parallel(part: SplitFiles) -> None:
     files = [part.listing, *(path for paths in part.captions.values() for path in paths)]
     counts = {path: sum(1 for _ in numbered_lines(path)) for path in files}
     if len(set(counts.values())) > 1:
-        told = ", ".join(f"{path} has {count}" for path, count in counts.items())
-        raise DataError(f"files that must be parallel differ in their number of lines: {told}", "Download them again.")
+        lengths = ", ".join(f"{path} has {count}" for path, count in counts.items())
+        raise DataError(f"parallel files differ in their number of lines: {lengths}", "Download them again.")

@@ -90,7 +90,7 @@ def _matches(name: str, given: str | Path) -> list[str]:
     # Not Path.glob: it lists hidden files and fails on patterns that a shell accepts.
     found = sorted(glob.glob(name, recursive=True)) if glob.has_magic(name) else []  # noqa: PTH207
     if not found:
-        told = f"{name}: no such file or folder" if not glob.has_magic(name) else f"{name}: no file matches"
+        problem = f"{name}: no such file or folder" if not glob.has_magic(name) else f"{name}: no file matches"
         asked = "" if name == str(given) else f" (requested: {given})"
-        raise DataError(told + asked, "Check the spelling, and the folder it is relative to.")
+        raise DataError(problem + asked, "Check the spelling, and the folder it is relative to.")
     return found

@@ -121,8 +121,8 @@ def _moments(header: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         max_pixels=header["max_pixels"],
         cpu_seconds=header["enough_seconds"],
     )
-    told = {"facts": asdict(facts), "moments": moments.seconds, "blank": moments.blank, "shape": moments.pixels.shape}
-    return told, moments.pixels.tobytes()
+    answer = {"facts": asdict(facts), "moments": moments.seconds, "blank": moments.blank, "shape": moments.pixels.shape}
+    return answer, moments.pixels.tobytes()
 
 
 def _frame(header: dict[str, Any]) -> bytes:

@@ -114,10 +114,10 @@ def _patiently(url: str, ask: Callable[[], _Answer]) -> _Answer:
 def _head(url: str) -> RemoteInfo:
     request = urllib.request.Request(url, method="HEAD")
     with urllib.request.urlopen(request, timeout=_PATIENCE) as answer:
-        told = answer.headers
-        if told["Content-Length"] is None:
+        headers = answer.headers
+        if headers["Content-Length"] is None:
             raise ValueError("the server does not report the size of the file")
-        return RemoteInfo(int(told["Content-Length"]), _number(told["ETag"] or told["Last-Modified"]))
+        return RemoteInfo(int(headers["Content-Length"]), _number(headers["ETag"] or headers["Last-Modified"]))
 
 
 def _get(url: str, offset: int, size: int | None) -> bytes:
@@ -131,9 +131,9 @@ def _get(url: str, offset: int, size: int | None) -> bytes:
 
 def _info(url: str) -> RemoteInfo:
     system, path = _storage(url)
-    told = system.info(path)
-    version = next((told[name] for name in _VERSIONS if told.get(name) is not None), None)
-    return RemoteInfo(int(told["size"]), _number(version))
+    info = system.info(path)
+    version = next((info[name] for name in _VERSIONS if info.get(name) is not None), None)
+    return RemoteInfo(int(info["size"]), _number(version))
 
 
 def _cat(url: str, offset: int, size: int | None) -> bytes:

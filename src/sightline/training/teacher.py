@@ -156,7 +156,7 @@ class EncodingCache:
         cls,
         count: int,
         encode: Callable[[Int64Array], EncodedTensors],
-        told: Callable[[int, int], None],
+        on_progress: Callable[[int, int], None],
         batch: int = 256,
     ) -> "EncodingCache | None":
         """Encode `count` items, on a GPU in half precision; None if that would take more than 16 GiB."""
@@ -166,7 +166,7 @@ class EncodingCache:
             parts.append(_half(encode(numbers)))
             if start == 0 and _bytes(parts[0]) * (count / len(numbers)) > cls.LIMIT:
                 return None
-            told(int(numbers[-1]) + 1, count)
+            on_progress(int(numbers[-1]) + 1, count)
         return cls(EncodedTensors(*(None if some[0] is None else torch.cat(some) for some in zip(*parts, strict=True))))  # type: ignore[arg-type]
 
     def of_items(self, numbers: Int64Array) -> EncodedTensors:

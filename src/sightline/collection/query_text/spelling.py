@@ -57,7 +57,7 @@ def check_wording(
     foreign = [letter for letter in letters if script(letter) not in scripts]
     if languages and MANY_LANGUAGES not in languages and 2 * len(foreign) > len(letters):
         return Wording(f"The model reads {reads} and was not trained on this script; results are arbitrary.")
-    if not words or is_unspaced(text):  # in languages whose words cannot be told apart, none counts as unknown
+    if not words or is_unspaced(text):  # without spaces, words cannot be separated, and none counts as unknown
         return Wording()
     return _against_words(text, reads, words, is_whole, also)
 

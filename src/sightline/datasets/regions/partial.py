@@ -29,8 +29,8 @@ def building_of(out: Path) -> Path:
 
 def begin(building: Path, made_of: str, spec: StoreSpec) -> None:
     """Record the source of a store and the shape of its regions."""
-    told = {"made_of": made_of, "spec": settings.plain(replace(spec, images=0, regions=0))}
-    (building / BEGUN_FILE).write_text(json.dumps(told) + "\n", encoding="utf-8")
+    begun = {"made_of": made_of, "spec": settings.plain(replace(spec, images=0, regions=0))}
+    (building / BEGUN_FILE).write_text(json.dumps(begun) + "\n", encoding="utf-8")
 
 
 def names_in(out: Path, made_of: str) -> frozenset[str]:

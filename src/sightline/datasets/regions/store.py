@@ -71,11 +71,11 @@ class RegionStore:
             except BrokenRecordError as error:
                 report(Problem(place, str(error)))
 
-    def _span(self, told: object) -> tuple[int, int]:
-        match told:
+    def _span(self, span: object) -> tuple[int, int]:
+        match span:
             case [int(first), int(count)] if 0 <= first < first + count <= self.spec.regions:
                 return first, count
-        raise BrokenRecordError(f"'regions' is {shown(told)}, not [first, count] within {self.spec.regions} regions")
+        raise BrokenRecordError(f"'regions' is {shown(span)}, not [first, count] within {self.spec.regions} regions")
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,8 @@ def _bottom_up(fields: list[str]) -> Found:
 
 def _oscar(name: str, fields: list[str]) -> Found:
     if len(fields) == 2:
-        told = json_object(fields[1].encode())
-        count, features = str(told.get("num_boxes")), told.get("features")
+        row = json_object(fields[1].encode())
+        count, features = str(row.get("num_boxes")), row.get("features")
     elif len(fields) == 3:
         _, count, features = fields
     else:

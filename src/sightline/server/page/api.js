@@ -114,8 +114,8 @@ async function reached(address, options) {
 }
 
 async function problem(response) {
-  const told = await response.json().catch(() => ({}));
-  return new Problem(response.status, sentence(told.detail ?? response.statusText), told.way_out ?? "");
+  const body = await response.json().catch(() => ({}));
+  return new Problem(response.status, sentence(body.detail ?? response.statusText), body.way_out ?? "");
 }
 
 function parameters(fields, without = []) {

@@ -99,9 +99,9 @@ export class Viewer {
       api.camera(hit.id),
     ]).catch(() => [hit, {}]);
     if (this.#hit?.id !== hit.id) return;
-    const told = Object.values(camera);
-    byId("viewer-camera").hidden = !told.length;
-    byId("viewer-camera").replaceChildren(...told.map((fact) => make("span", { textContent: fact })));
+    const details = Object.values(camera);
+    byId("viewer-camera").hidden = !details.length;
+    byId("viewer-camera").replaceChildren(...details.map((detail) => make("span", { textContent: detail })));
     showPlace(item.place);
     this.#star(item.albums?.includes(FAVOURITES) ?? false);
   }

@@ -44,7 +44,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -
 def machine_of(result: Mapping[str, Any]) -> str:
     """The machine that a result was measured on: its GPU, if one was used, or its CPU cores."""
     machine = result["machine"]
-    return machine.get("gpu") or f"{machine['cores']} cores, {machine['processor']}"
+    return machine.get("gpu") or f"{machine['cores']} {machine['processor']} cores"
 
 
 def sources(results: Iterable[Mapping[str, Any]], where: str) -> str:
@@ -55,5 +55,5 @@ def sources(results: Iterable[Mapping[str, Any]], where: str) -> str:
     found, commits = list(results), {"unknown": ""}
     commits |= {one["commit"]: f" at commit {one['commit'][:7]}" for one in found if one["commit"] != "unknown"}
     origins = " and ".join(dict.fromkeys(machine_of(one) + commits[one["commit"]] for one in found))
-    scripts = ", ".join(dict.fromkeys(f"`{' '.join(one['command'].split()[:3])}`" for one in found))
-    return f"From [{where}](../benchmarks/results/{where}), measured on {origins} by {scripts}."
+    scripts = " and ".join(dict.fromkeys(f"`{' '.join(one['command'].split()[:3])}`" for one in found))
+    return f"Source: [{where}](../benchmarks/results/{where}), measured on {origins} with {scripts}."

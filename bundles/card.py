@@ -69,7 +69,7 @@ def results_of(spec: BundleSpec) -> str:
     if not spec.results:
         return "Not measured yet: `sightline eval` does that."
     words = (
-        "Recalls in per cent, by `sightline eval`: how often the right item is among the first 1, 5 or 10, from text "
+        "Recalls in per cent, by `sightline eval`: how often the right item is among the top 1, 5 or 10, from text "
         "to image (t2i) and from image to text (i2t)."
     )
     recalls = [result for result in spec.results if "names" not in result]
@@ -77,7 +77,7 @@ def results_of(spec: BundleSpec) -> str:
     parts = [words, compare(recalls).strip()] if recalls else []
     if names:
         rows = [(one["data"], str(one["names"]["labels"]), ", ".join(one["stages"]), *_tops(one)) for one in names]
-        parts.append("How often the right name of all names of a set comes first, or is among the first five.")
+        parts.append("Zero-shot accuracy: how often, in per cent, the right name is the first or among the first five.")
         parts.append(table(("data", "names", "stages", "top 1", "top 5"), rows, words=3))
     return "\n\n".join(parts)
 

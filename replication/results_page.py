@@ -59,8 +59,8 @@ def _claims(verdicts: Sequence[Verdict]) -> str:
     shown = table(["claim", "in the paper", "here", "verdict"], rows, words=4)
     failed = {one.reason for one in verdicts if one.verdict == NOT_TESTABLE and "premise" in one.claim}
     missing = [one.claim["text"] for one in verdicts if one.verdict == NOT_MEASURED]
-    notes = [f"Why claims are not testable, unless another reason is given: {reason}." for reason in sorted(failed)]
-    notes += [f"Not measured: {'; '.join(missing)}."] if missing else []
+    notes = [f"Where no other reason is given, a claim is not testable because {reason}." for reason in sorted(failed)]
+    notes += ["Claims not measured yet:\n\n" + "\n".join(f"- {claim}" for claim in missing)] if missing else []
     return "\n\n".join([shown, *notes])
 
 
@@ -113,7 +113,7 @@ def _paper2(systems: Systems, reported: Mapping[str, Sequence[float]]) -> dict[s
     ]
     return {
         "paper2 systems": _recalls(systems, [name for name in PARTS["table1"] if name in systems.rows], reported),
-        "paper2 parts": table(["run", "rSum", "fusion's gain over it"], rows) if rows else "Not measured.",
+        "paper2 parts": table(["run", "rSum", "fusion's gain over it"], rows) if rows else "Not measured so far.",
     }
 
 

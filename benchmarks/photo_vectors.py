@@ -1,7 +1,6 @@
 """Any number of vectors around the embeddings of photos, with captions as queries, and the exact answers."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import faiss
@@ -10,6 +9,7 @@ import numpy.typing as npt
 from faiss.contrib.exhaustive_search import knn_ground_truth
 
 from benchmarks import samples
+from sightline.evaluation.encodings import Needs, encode_texts
 
 TOP, BLOCK = 20, 50_000
 Halves = npt.NDArray[np.float16]
@@ -17,29 +17,19 @@ Vectors = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Real:
-    """Embeddings of unit length: images [images, dim] and captions [captions, dim]."""
-
-    images: Vectors
-    captions: Vectors
-
-
-def real(file: Path, model: str, photos: int) -> Real:
-    """The embeddings of `photos` photos and their captions; encoded once, then read from the file."""
+def real(file: Path, model: str, photos: int) -> tuple[Vectors, Vectors]:
+    """Embeddings of photos and of their captions, of unit length; encoded once, then read from the file."""
     if not file.exists():
         bundle, records = samples.bundle(model), samples.records(photos)
-        captions = samples.captions(records)
-        texts = [bundle.encode_texts(captions[start : start + 32]).embedding for start in range(0, len(captions), 32)]
-        np.savez(file, i=samples.encode(bundle, records).embedding, t=np.concatenate(texts))
-    found = np.load(file)
-    return Real(found["i"].astype(np.float32), found["t"].astype(np.float32))
+        texts, _ = encode_texts(bundle, samples.captions(records), Needs(), 32)
+        np.savez(file, samples.encode(bundle, records).embedding, texts.embedding)
+    images, captions = np.load(file).values()
+    return images, captions
 
 
-def around(real: Real, count: int, seed: int = 0) -> Iterator[Vectors]:
+def around(images: Vectors, count: int, seed: int = 0) -> Iterator[Vectors]:
     """Yield blocks of vectors, each between two images, plus noise with the images' covariance at half their spread."""
-    rng = np.random.default_rng(seed)
-    images, dim = real.images, real.images.shape[1]
+    rng, dim = np.random.default_rng(seed), images.shape[1]
     spread = np.cov(images.T) + 1e-6 * np.eye(dim)
     alike = 0.05**2 * np.trace(spread) / dim * np.eye(dim)
     noise = np.linalg.cholesky(0.5**2 * spread + alike).T.astype(np.float32)

@@ -1,13 +1,12 @@
 """Compare Sightline's retrieval with FAISS and usearch at equal recall, for several numbers of vectors.
 
-    python -m benchmarks.retrieval --work FOLDER
+    python -m benchmarks.retrieval
 
 Vectors are drawn around the embeddings of photos. Queries are captions, because texts and images are embedded in
 different regions, and an index that works for image queries may fail for texts. Recall is relative to an exact search
 in float32. Every index is searched in its own process, one query at a time, with one core and with two. Search effort
-is tuned on every other query, and the index is measured on the rest. Results are saved in the work folder, so that an
-interrupted run can continue; 10,000,000 vectors take 11 GB there. The folder is deleted at the end unless --keep is
-given.
+is tuned on every other query, and the index is measured on the rest. Indexes are built in a temporary folder, where
+10,000,000 vectors take 11 GB; --work names another place for it.
 """
 
 import argparse
@@ -17,16 +16,16 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from benchmarks import samples
 from benchmarks.growing import exponent
-from benchmarks.provenance import write_whole
 from benchmarks.timing import in_a_process, numbers, options, save
 from benchmarks.vector_search.indexes import KINDS, OURS, Kind
-from benchmarks.vector_search.steps import EQUAL, LEAST, LEAST_RECALL, Case, Settings, open_case, run_step
+from benchmarks.vector_search.steps import EQUAL, LEAST, LEAST_RECALL, Case, build, search
 
 SIZES, QUICK_SIZES = [10_000, 100_000, 1_000_000, 10_000_000], [10_000, 100_000]
 PAPER_1_MS = 1_600.0
@@ -35,9 +34,10 @@ SLACK = 0.01  # differences in recall below this count as equal
 Row = Mapping[str, Any]
 
 
-def rows(case: Case, keep: bool) -> list[dict[str, Any]]:
-    """The result of every kind of index for a case, or why it was skipped."""
-    found = []
+def rows(case: Case, cores: int) -> list[dict[str, Any]]:
+    """The result of every kind of index for a case, with one core and with `cores`, or why it was skipped."""
+    found: list[dict[str, Any]] = []
+    built: dict[str, dict[str, float]] = {}
     for kind in KINDS:
         row: dict[str, Any] = {"items": case.size, "way": kind.name}
         if find_spec(kind.package) is None:
@@ -45,24 +45,28 @@ def rows(case: Case, keep: bool) -> list[dict[str, Any]]:
         elif case.size > kind.up_to:
             row["left_out"] = kind.why
         else:
-            cores = sorted({1, case.settings.cores})
-            row |= once(case, "build", kind, cores[-1], f"{kind.folder}-built")
-            row["cores"] = {f"{count}": once(case, "search", kind, count, f"{kind.key}-{count}") for count in cores}
+            if kind.folder not in built:
+                built[kind.folder] = in_its_process(case, kind, cores, "build")
+            row |= built[kind.folder]
+            row["cores"] = {}
+            for count in sorted({1, cores}):
+                target = at(found[0], EQUAL, count)["recall@20"] if found else 0.0
+                row["cores"][f"{count}"] = in_its_process(case, kind, count, f"{target}")
         print(json.dumps(row), file=sys.stderr, flush=True)
         found.append(row)
-    if not keep:
-        shutil.rmtree(case.at, ignore_errors=True)
     return found
 
 
-def once(case: Case, step: str, kind: Kind, cores: int, name: str) -> Any:
-    """The result of a step, which is run in a process with this many cores unless it was run before."""
-    note = case.note(name)
-    if not note.exists():
-        words = [str(case.work), str(case.size), step, kind.key, str(cores)]
-        found = in_a_process("benchmarks.retrieval", "--step", *words, cores=cores)
-        write_whole(note, json.dumps(found).encode())
-    return json.loads(note.read_text())
+def in_its_process(case: Case, kind: Kind, cores: int, step: str) -> Any:
+    """Run a step in a process with this many cores; step: `build`, or the recall to search with."""
+    words = [json.dumps(asdict(case)), kind.name, str(cores), step]
+    return in_a_process("benchmarks.retrieval", "--step", *words, cores=cores)
+
+
+def run_step(case: str, name: str, cores: str, step: str) -> Any:
+    """The step that `in_its_process` asks for."""
+    opened, kind = Case(**json.loads(case)), next(kind for kind in KINDS if kind.name == name)
+    return build(opened, kind) if step == "build" else search(opened, kind, int(cores), float(step))
 
 
 def ratios(rows: Sequence[Row], cores: int) -> dict[str, float]:
@@ -92,7 +96,7 @@ def beside(ours: Row, other: Row, way: Kind, cores: int) -> dict[str, float]:
         wanted = own["recall@20"] if aim == EQUAL else LEAST_RECALL
         if its and its["recall@20"] >= wanted - SLACK:
             found[f"times as quick as {way.name} {aim} {where}"] = its["p50_ms"] / own["p50_ms"]
-    if way.key == way.folder:
+    if way.folder != OURS.folder:
         found[f"times as quickly built as {way.name} {where}"] = other["build_seconds"] / ours["build_seconds"]
     return found
 
@@ -103,42 +107,34 @@ def at(row: Row, aim: str, cores: int) -> Any:
 
 
 def growth(measured: Mapping[str, Mapping[int, Row]], cores: int) -> dict[str, float]:
-    """Growth exponents over all sizes; for Sightline, whose search is exhaustive at first, also over the last two."""
+    """Growth exponents over all sizes."""
     found = {}
     for name, rows in measured.items():
         took = {size: at(row, EQUAL, cores)["p50_ms"] for size, row in sorted(rows.items())}
         if len(took) > 1:
             found[f"exponent of {name}, in items"] = exponent([*took], [*took.values()])
-        if len(took) > 2 and name == OURS.name:
-            first, last = sorted(took)[-2:]
-            over = f"from {first:,} to {last:,}"
-            found[f"exponent of {name}, in items, {over}"] = exponent([first, last], [took[first], took[last]])
     return found
 
 
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--sizes", type=numbers)
-    parser.add_argument("--work", type=Path, help="where to build, and where an interrupted run continues")
-    parser.add_argument("--keep", action="store_true", help="do not delete what was built")
+    parser.add_argument("--work", type=Path, help="where to build; by default where temporary files are")
     parser.add_argument("--queries", type=int, help="half of them to tune with; by default 200, or 100 for --quick")
-    parser.add_argument("--step", nargs=5, help=argparse.SUPPRESS)
+    parser.add_argument("--step", nargs=4, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.step:
-        work, size, step, key, count = arguments.step
-        kind = next(kind for kind in KINDS if kind.key == key)
-        print(json.dumps(run_step(open_case(Path(work), int(size)), step, kind, int(count))))
+        print(json.dumps(run_step(*arguments.step)))
         return
     quick, cores = arguments.quick, min(2, os.cpu_count() or 1)
-    work = arguments.work or Path(tempfile.gettempdir()) / f"sightline-retrieval{'-quick' if quick else ''}"
     photos, queries, care, seconds = (64, 100, 40, 0.1) if quick else (1_000, 200, 80, 2.0)
-    settings = Settings(arguments.model, photos, arguments.queries or queries, care, seconds, cores)
-    sizes = arguments.sizes or (QUICK_SIZES if quick else SIZES)
-    cases = [open_case(work.resolve(), size, settings) for size in sizes]
-    found = [row for case in cases for row in rows(case, arguments.keep)]
+    found = []
+    with tempfile.TemporaryDirectory(prefix="sightline-retrieval-", dir=arguments.work) as work:
+        for size in arguments.sizes or (QUICK_SIZES if quick else SIZES):
+            case = Case(work, size, arguments.model, photos, arguments.queries or queries, care, seconds)
+            found += rows(case, cores)
+            shutil.rmtree(case.at)
     save("retrieval", arguments, [samples.data()], found, ratios(found, cores), model=arguments.model, care=care)
-    if not arguments.keep:
-        shutil.rmtree(work)
 
 
 if __name__ == "__main__":

@@ -42,12 +42,11 @@ class Index(ABC):
 class Kind:
     """A kind of index. `build` makes it in a folder, from blocks of vectors; `care` is the build effort of a graph.
 
-    key: a short name for files. folder: where it is built, shared by kinds that differ only in how they are searched.
+    folder: where it is built, shared by kinds that differ only in how they are searched.
     package: the required package. up_to: with more vectors than this, the kind is skipped, for the reason `why`.
     """
 
     name: str
-    key: str
     folder: str
     build: Callable[[Iterator[Vectors], Path, int], None]
     open: Callable[[Path, int], Index]
@@ -162,12 +161,12 @@ def _usearch(parts: Iterator[Vectors], folder: Path, care: int) -> None:
 
 FLAT, HNSW = partial(_faiss, graph=False), partial(_faiss, graph=True)
 MILLION, HOURS = 1_000_000, "a graph of so many takes hours to build"
-OURS = Kind("Sightline", "sightline", "sightline", _store, lambda at, cores: Store(at, Effort()))
+OURS = Kind("Sightline", "sightline", _store, lambda at, cores: Store(at, Effort()))
 KINDS = (
     OURS,
-    replace(OURS, name="Sightline, all compared", key="all", open=lambda at, cores: Store(at, Effort(10**9))),
-    Kind("FAISS flat", "flat", "flat", FLAT, Faiss, "faiss", MILLION, "so many in float32 take 20 GB of memory"),
-    Kind("FAISS HNSW", "hnsw", "hnsw", HNSW, Faiss, "faiss", MILLION, HOURS),
-    Kind("usearch HNSW", "usearch", "usearch", _usearch, Usearch, "usearch", MILLION, HOURS),
+    replace(OURS, name="Sightline, all compared", open=lambda at, cores: Store(at, Effort(10**9))),
+    Kind("FAISS flat", "flat", FLAT, Faiss, "faiss", MILLION, "so many in float32 take 20 GB of memory"),
+    Kind("FAISS HNSW", "hnsw", HNSW, Faiss, "faiss", MILLION, HOURS),
+    Kind("usearch HNSW", "usearch", _usearch, Usearch, "usearch", MILLION, HOURS),
 )
 """Sightline comes first: the others read its vectors, and are tuned to its recall."""

@@ -1,18 +1,16 @@
-"""The steps of measuring an index, each in its own process: build, tune, search. Results are saved in files."""
+"""The steps of measuring an index, each in its own process: build, tune, search."""
 
-import json
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.photo_vectors import Ids, Real, Vectors, around, blocks, real, recall, truth
+from benchmarks.photo_vectors import Ids, Vectors, around, blocks, real, recall, truth
 from benchmarks.timing import percentiles
 from benchmarks.vector_search.indexes import OURS, Index, Kind, vectors_of
 
@@ -21,87 +19,55 @@ EQUAL, LEAST = "finding as much as Sightline", f"at a recall of {LEAST_RECALL}"
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Settings of a run: the photos and queries, the build effort of graphs, seconds per measurement, and cores."""
+class Case:
+    """A benchmark with a given number of vectors, in a work folder.
 
+    photos, queries: their numbers; care: the build effort of graphs; seconds: those of each measurement.
+    """
+
+    work: str
+    size: int
     model: str
     photos: int
     queries: int
     care: int
     seconds: float
-    cores: int
-
-
-@dataclass(frozen=True)
-class Case:
-    """A benchmark with a given number of vectors, in a work folder."""
-
-    work: Path
-    size: int
-    settings: Settings
 
     @property
     def at(self) -> Path:
         """The folder for built indexes."""
-        return self.work / f"{self.size}"
+        return Path(self.work, f"{self.size}")
 
-    def real(self) -> Real:
+    def real(self) -> tuple[Vectors, Vectors]:
         """Embeddings of photos and captions."""
-        return real(self.work / "embeddings.npz", self.settings.model, self.settings.photos)
+        return real(Path(self.work, "embeddings.npz"), self.model, self.photos)
 
-    def queries(self) -> Vectors:
+    def asked(self) -> Vectors:
         """The embeddings of captions [queries, dim], taken at even intervals from all captions."""
-        captions = self.real().captions
-        evenly: Vectors = captions[np.linspace(0, len(captions) - 1, self.settings.queries).astype(int)]
+        _, captions = self.real()
+        evenly: Vectors = captions[np.linspace(0, len(captions) - 1, self.queries).astype(int)]
         return evenly
 
     def right(self) -> Ids:
         """The right answers [queries, TOP], computed once by exhaustive search."""
         file = self.at / "right.npy"
         if not file.exists():
-            np.save(file, truth(vectors_of(self.at / OURS.folder), self.queries()))
+            np.save(file, truth(vectors_of(self.at / OURS.folder), self.asked()))
         found: Ids = np.load(file)
         return found
-
-    def note(self, name: str) -> Path:
-        """The file for a result of this case."""
-        return self.work / "notes" / f"{self.size}-{name}.json"
-
-
-def open_case(work: Path, size: int, settings: Settings | None = None) -> Case:
-    """Open a case in a work folder; saves the settings in a new one, and rejects one with other settings or files."""
-    file = work / "settings.json"
-    if settings is None:
-        return Case(work, size, Settings(**json.loads(file.read_text())))
-    wanted = json.dumps(asdict(settings))
-    work.mkdir(parents=True, exist_ok=True)
-    if file.exists() and file.read_text() != wanted:
-        raise SystemExit(f"{work} was started with other settings: {file.read_text()}. Choose another, or delete it.")
-    if not file.exists() and any(work.iterdir()):
-        raise SystemExit(f"{work} holds other files. Choose an empty or new folder.")
-    file.write_text(wanted)
-    return Case(work, size, settings)
-
-
-def run_step(case: Case, step: str, kind: Kind, cores: int) -> dict[str, Any]:
-    """Build or search an index."""
-    return build(case, kind) if step == "build" else search(case, kind, cores)
 
 
 def build(case: Case, kind: Kind) -> dict[str, float]:
     """Build an index; returns its size on disk, and the seconds taken, excluding those to make or read vectors."""
-    begun, done = case.at / f"{kind.folder}-begun", case.at / kind.folder
-    for left_behind in (begun, done):
-        shutil.rmtree(left_behind, ignore_errors=True)
-    begun.mkdir(parents=True)
+    folder = case.at / kind.folder
+    folder.mkdir(parents=True)
     ours = kind.folder == OURS.folder
     waited: list[float] = []
-    parts = timed(around(case.real(), case.size) if ours else blocks(vectors_of(case.at / OURS.folder)), waited)
+    parts = timed(around(case.real()[0], case.size) if ours else blocks(vectors_of(case.at / OURS.folder)), waited)
     started = time.perf_counter()
-    kind.build(parts, begun, case.settings.care)
+    kind.build(parts, folder, case.care)
     seconds = time.perf_counter() - started - sum(waited)
-    begun.rename(done)
-    return {"build_seconds": seconds, "MB_on_disk": sum(file.stat().st_size for file in done.iterdir()) / 1e6}
+    return {"build_seconds": seconds, "MB_on_disk": sum(file.stat().st_size for file in folder.iterdir()) / 1e6}
 
 
 def timed(parts: Iterator[Vectors], waited: list[float]) -> Iterator[Vectors]:
@@ -113,18 +79,20 @@ def timed(parts: Iterator[Vectors], waited: list[float]) -> Iterator[Vectors]:
         began = time.perf_counter()
 
 
-def search(case: Case, kind: Kind, cores: int) -> dict[str, Any]:
-    """Recall and time of an index at each target recall: tuned on every other query, and measured on the rest."""
+def search(case: Case, kind: Kind, cores: int, ours: float) -> dict[str, Any]:
+    """Recall and time of an index at each target recall: tuned on every other query, and measured on the rest.
+
+    ours: Sightline's recall, if it is another index.
+    """
     with closing(kind.open(case.at / kind.folder, cores)) as index:
-        queries, right = case.queries(), case.right()
+        queries, right = case.asked(), case.right()
         tuned = partial(least_effort, index, queries[::2], right[::2])
         efforts: dict[str, int | None] = {EQUAL: None}
         if index.limits is not None:
             if kind is not OURS:
-                ours = json.loads(case.note(f"{OURS.key}-{cores}").read_text())[EQUAL]["recall@20"]
                 efforts[EQUAL] = tuned(max(min(ours, ALL), LEAST_RECALL))
             efforts[LEAST] = tuned(LEAST_RECALL)
-        measured = partial(measure, queries[1::2], case.settings.seconds)
+        measured = partial(measure, queries[1::2], case.seconds)
         return {
             aim: {"effort": effort, **measured(partial(index.search, effort=effort), right[1::2])}
             for aim, effort in efforts.items()

@@ -1,15 +1,14 @@
 """Find the cascade with the highest recall for the same time: embed -> late@K -> match@k, or embed -> match@k alone.
 
-    python -m benchmarks.cascade --work runs/cascade                  measure; continues an interrupted run
-    python -m benchmarks.cascade --write bundles/default              write the chosen cascade into a bundle
+    python -m benchmarks.cascade                            measure
+    python -m benchmarks.cascade --write bundles/default    write the chosen cascade into a bundle
 
 Needs SIGHTLINE_DATA. The gallery consists of Flickr8k's test images and distractors from COCO, indexed once under
---work. Every cascade in the grid is measured on the same captions; its ranks and times are saved under --work.
+--work. Every cascade in the grid is measured on the same captions.
 """
 
 import argparse
 import dataclasses
-import json
 import os
 from collections.abc import Sequence
 from itertools import product
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import sightline
-from benchmarks.provenance import RESULTS, provenance, read_result, write_result, write_whole
+from benchmarks.provenance import RESULTS, provenance, read_result, write_result
 from sightline.bundle import Bundle
 from sightline.bundle.model import Defaults
 from sightline.bundle.spec import read_spec, write_spec
@@ -106,15 +105,10 @@ def main() -> None:
     model, names = Bundle.open(locate(arguments.model)), ["flickr8k-test", "coco-distractors"]
     data = os.environ["SIGHTLINE_DATA"]
     records, others = (read_all([f"{data}/{name}.tar"]) for name in names)
-    captions, found = [record.captions_in("en")[0] for record in records], []
+    captions = [record.captions_in("en")[0] for record in records]
     with Collection.open(gallery(records, others, model, arguments.work), model) as collection:
-        for late, rerank in product(LATES, RERANKS):
-            kept = arguments.work / f"{model.sha256[:12]}-{len(captions)}-{late}-{rerank}.json"
-            if not kept.exists():
-                write_whole(kept, json.dumps(measure(collection, model, captions, late, rerank)).encode())
-            found.append(json.loads(kept.read_text()))
+        made = rows([measure(collection, model, captions, *stages) for stages in product(LATES, RERANKS)])
         items = len(collection)
-    made = rows(found)
     best = dict(zip(("late", "rerank"), chosen(made), strict=True))
     more = {"model": model.name, "items": items, "questions": len(captions), "rows": made, "chosen": best}
     write_result(arguments.json, {"experiment": "cascade", **provenance(0, names), **more})

@@ -4,17 +4,15 @@
 differ only in k, in the fusion, or in the gallery. Ranks and intervals are still computed by `sightline.evaluation`.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from replication.ranks import ranked
-from sightline.evaluation.encodings import Encodings, Needs, encode_images, encode_texts
+from replication.ranks import encode_test_set, ranked
+from sightline.arrays import Float32Array, Int64Array
+from sightline.evaluation.encodings import Encodings, Needs
 from sightline.evaluation.metrics import image_to_text_ranks, query_images, text_to_image_ranks
 from sightline.evaluation.pair_scores import PairScores
 from sightline.evaluation.ranking import candidates_from_embeddings, ranks_after_stages, ranks_from_embeddings
@@ -25,20 +23,14 @@ from sightline.models.torch_model import TorchModel
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.stages import Stage
 
-Ids = npt.NDArray[np.int64]
-Scores = npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True)
-class Half:
-    """One side of a test set: embeddings and, if there is a matcher, padded states and their mask on its device."""
-
-    embedding: Scores
-    states: tuple[Tensor, Tensor] | None
+MOST = 50  # candidates to rerank
 
 
 class Cascades:
-    """A test set, encoded by one model for `embed` and by the same or another model for `match`."""
+    """A test set, encoded by one model for `embed` and by the same or another model for `match`.
+
+    texts, images: embeddings; images include distractors.
+    """
 
     def __init__(
         self, embedder: TorchModel, matcher: TorchModel | None, records: Any, others: Any, data: str, lang: str = "en"
@@ -46,25 +38,25 @@ class Cascades:
         self.name = embedder.name if matcher in (None, embedder) else f"{embedder.name} + {matcher.name}"
         self.matcher, self.data, self.lang = matcher, data, lang
         self.questions = Questions.of(records, lang, others)
-        q = self.questions
-        self.images = _half(embedder, matcher, [*q.images, *q.distractors], is_image=True)
-        self.texts = _half(embedder, matcher, list(q.captions), is_image=False)
-        self._best: dict[tuple[int, bool], tuple[Candidates, Candidates]] = {}
+        both = encode_test_set(embedder, self.questions, Needs(states=matcher is embedder))
+        self.texts, self.images = (side.embedding for side in both)
+        if matcher is not None:
+            own = both if matcher is embedder else encode_test_set(matcher, self.questions, Needs(states=True))
+            self._states = [_states(matcher, side) for side in own]
+        self._best: dict[bool, tuple[Candidates, Candidates]] = {}
         self._logits = PairScores(self._match)
 
     def embed(self, enlarged: bool = False) -> Evaluation:
         """Rank by embedding alone; enlarged: among the distractors, too."""
-        ranks = ranks_from_embeddings(self.texts.embedding, self._gallery(enlarged), self.questions.image_of)
+        ranks = ranks_from_embeddings(self.texts, self._gallery(enlarged), self.questions.image_of)
         return self._evaluation(ranks, enlarged)
 
-    def rerank(
-        self, k: int, fusion: FusionRule = "ce", weight: float = 0.5, enlarged: bool = False, most: int = 50
-    ) -> Evaluation:
-        """Rerank the top k of the `most` best items by embedding; every pair is matched only once."""
+    def rerank(self, k: int, fusion: FusionRule = "ce", weight: float = 0.5, enlarged: bool = False) -> Evaluation:
+        """Rerank the best k by embedding, at most MOST; every pair is matched only once."""
         image_of = self.questions.image_of
         texts, asked = np.arange(len(image_of)), query_images(image_of)
-        to_image, to_text = ranks_from_embeddings(self.texts.embedding, self._gallery(enlarged), image_of)
-        by_text, by_image = self._candidates(most, enlarged)
+        to_image, to_text = ranks_from_embeddings(self.texts, self._gallery(enlarged), image_of)
+        by_text, by_image = self._candidates(enlarged)
         found = Stage("match", k, self._logits.of_texts(texts), (fusion, weight)).run(by_text)
         to_image = ranks_after_stages(found, found.ids == image_of[:, None], to_image)
         found = Stage("match", k, self._logits.of_images(asked), (fusion, weight)).run(by_image)
@@ -74,30 +66,30 @@ class Cascades:
 
     def match_everything(self) -> Evaluation:
         """Rank by matching every pair, without a first stage: paper 1's CE."""
-        texts, images = len(self.texts.embedding), len(self.questions.images)
+        texts, images = len(self.texts), len(self.questions.images)
         pairs = np.arange(texts * images)
         scores = self._match(pairs // images, pairs % images).reshape(texts, images)
         image_of = self.questions.image_of
         ranks = text_to_image_ranks(scores, image_of), image_to_text_ranks(scores, image_of)
         return self._evaluation(ranks, stages=("match@all",))
 
-    def _gallery(self, enlarged: bool) -> Scores:
-        return self.images.embedding if enlarged else self.images.embedding[: len(self.questions.images)]
+    def _gallery(self, enlarged: bool) -> Float32Array:
+        return self.images if enlarged else self.images[: len(self.questions.images)]
 
-    def _candidates(self, most: int, enlarged: bool) -> tuple[Candidates, Candidates]:
-        if (most, enlarged) not in self._best:
-            images, texts = self._gallery(enlarged), self.texts.embedding
+    def _candidates(self, enlarged: bool) -> tuple[Candidates, Candidates]:
+        if enlarged not in self._best:
+            images, texts = self._gallery(enlarged), self.texts
             asked = images[query_images(self.questions.image_of)]
-            by_text = candidates_from_embeddings(texts, images, most)
-            self._best[most, enlarged] = by_text, candidates_from_embeddings(asked, texts, most)
-        return self._best[most, enlarged]
+            by_text = candidates_from_embeddings(texts, images, MOST)
+            self._best[enlarged] = by_text, candidates_from_embeddings(asked, texts, MOST)
+        return self._best[enlarged]
 
     @torch.inference_mode()
-    def _match(self, text: Ids, image: Ids, batch: int = 4096) -> Scores:
+    def _match(self, text: Int64Array, image: Int64Array, batch: int = 4096) -> Float32Array:
         """The logits of pairs, given by index; short texts come first, to keep padding low."""
-        if self.matcher is None or self.texts.states is None or self.images.states is None:
+        if self.matcher is None:
             raise ValueError("no matcher was given")
-        (words, mask), (seen, seen_mask) = self.texts.states, self.images.states
+        (words, mask), (seen, seen_mask) = self._states
         lengths = mask.sum(1).cpu().numpy()
         order = np.argsort(lengths[text], kind="stable")
         out, device = np.empty(len(order), dtype=np.float32), words.device
@@ -116,18 +108,10 @@ class Cascades:
         return ranked(self.questions, ranks, self.name, self.data, lang=self.lang, distractors=count, **more)
 
 
-def _half(embedder: TorchModel, matcher: TorchModel | None, items: list[Any], is_image: bool) -> Half:
-    def encoded(model: TorchModel, states: bool) -> Encodings:
-        encode: Callable[..., tuple[Encodings, Any]] = encode_images if is_image else encode_texts
-        return encode(model, items, Needs(states=states), 256)[0]
-
-    first = encoded(embedder, states=matcher is embedder)
-    if matcher is None:
-        return Half(first.embedding, None)
-    states = (first if matcher is embedder else encoded(matcher, states=True)).states
-    if states is None:
+def _states(matcher: TorchModel, side: Encodings) -> tuple[Tensor, Tensor]:
+    """Padded states in float16 and their mask, on the matcher's device."""
+    if side.states is None:
         raise ValueError(f"{matcher.name} cannot match")
     device = next(matcher.retriever.parameters()).device
-    padded, mask = states.padded(np.arange(len(first)))
-    half = torch.from_numpy(padded.astype(np.float16)).to(device)
-    return Half(first.embedding, (half, torch.from_numpy(mask).to(device)))
+    padded, mask = side.states.padded(np.arange(len(side)))
+    return torch.from_numpy(padded.astype(np.float16)).to(device), torch.from_numpy(mask).to(device)

@@ -114,7 +114,7 @@ def measured(bench: Bench, models: dict[str, TorchModel], lang: str, whole: bool
             yield from (cascades.rerank(k) for k in (10, 50))
             for rule in ("add", "norm_add"):
                 yield from (cascades.rerank(20, rule, weight) for weight in (0.1, 0.5, 0.9))
-            yield cascades.rerank(20, enlarged=True, most=20)
+            yield cascades.rerank(20, enlarged=True)
 
     def embedded(cascades: Cascades) -> Iterator[Evaluation]:
         yield cascades.embed()

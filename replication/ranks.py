@@ -12,9 +12,10 @@ from sightline.models.torch_model import TorchModel
 
 
 def encode_test_set(model: TorchModel, questions: Questions, needs: Needs) -> tuple[Encodings, Encodings]:
-    """Encode the texts and images of a test set, all of which must be readable."""
-    images, readable = encode_images(model, questions.images, needs, 256)
-    if len(readable) < len(questions.images):
+    """Encode the texts and images of a test set, distractors last; all images must be readable."""
+    every = [*questions.images, *questions.distractors]
+    images, readable = encode_images(model, every, needs, 256)
+    if len(readable) < len(every):
         raise SystemExit("some test images cannot be read")
     return encode_texts(model, questions.captions, needs, 256)[0], images
 

@@ -9,12 +9,11 @@ for the infrequent ones.)
 import numpy as np
 
 from sightline.arrays import Float64Array, FloatArray, Int64Array
-from sightline.evaluation.metrics import CUTOFFS, Ranks, query_images, recall
+from sightline.evaluation.metrics import Ranks, query_images, summary
 from sightline.evaluation.result import Evaluation
 
 Recalls = dict[str, dict[str, dict[str, float]]]
-"""Recalls by kind ("hardest", "infrequent"), by percentage ("5%") and by cutoff ("R@1")."""
-PERCENT = (5, 10, 20)
+"""Recalls by kind ("hardest", "infrequent"), by percentage ("20%") and by cutoff ("R@1")."""
 
 
 def average_similarities(
@@ -37,7 +36,7 @@ def average_similarities(
 
 
 def special_recalls(evaluation: Evaluation, of_texts: Float64Array, of_images: Float64Array) -> dict[str, Recalls]:
-    """R@K for the hardest and the most infrequent 5, 10 and 20 % of queries, in both directions.
+    """R@K for the hardest and the most infrequent fifth of the queries, in both directions.
 
     of_texts: [captions], of_images: [query images], in the order of `Evaluation.ranks`. To compare two models, use the
     averages from one of them for both, so that the same queries are selected.
@@ -48,9 +47,6 @@ def special_recalls(evaluation: Evaluation, of_texts: Float64Array, of_images: F
 
 def _recalls(ranks: Ranks, averages: Float64Array) -> Recalls:
     order = np.argsort(averages, kind="stable")
-    found: Recalls = {"hardest": {}, "infrequent": {}}
-    for percent in PERCENT:
-        count = max(1, round(len(order) * percent / 100))
-        for kind, chosen in (("hardest", order[-count:]), ("infrequent", order[:count])):
-            found[kind][f"{percent}%"] = {f"R@{k}": round(recall(ranks[chosen], k), 3) for k in CUTOFFS}
-    return found
+    count = max(1, round(len(order) / 5))
+    kinds = {"hardest": order[-count:], "infrequent": order[:count]}
+    return {kind: {"20%": summary(ranks[chosen])} for kind, chosen in kinds.items()}

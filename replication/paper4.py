@@ -6,9 +6,8 @@
 Runs are fine-tuned on Flickr8k and measured on its test images: alone, among all splits (Table 2), and also among
 COCO's images; scores are plain dot products (equations 5 and 6). All runs, even the one without pre-training, start
 from MiniLM's six layers in both transformers or, with --start scratch, from random weights. --matcher CHECKPOINT
-reranks the gallery of all splits, for example with paper 1's CE. --translate COMMAND measures other languages through a
-translator (Table 6). Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a GPU. The same command continues an
-interrupted run, and adds the gains over runs trained since.
+reranks the gallery of all splits, for example with paper 1's CE. Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and
+preferably a GPU. The same command continues an interrupted run, and adds the gains over runs trained since.
 """
 
 import os
@@ -23,7 +22,7 @@ from replication.ranks import gain, ranked
 from replication.systems import name_of
 from replication.training_runs import Measured, measure_once, options, train_once, write_results
 from sightline.datasets import read_all
-from sightline.evaluation import Evaluation, command_translator, evaluate, evaluate_languages
+from sightline.evaluation import Evaluation, evaluate, evaluate_languages
 from sightline.evaluation.encodings import Needs, SharedImages
 from sightline.evaluation.test_set import Questions
 from sightline.models.torch_model import TorchModel
@@ -36,16 +35,12 @@ def _without(*tasks: str) -> list[str]:
     return [f"losses.{task}.weight=0" for task in tasks]
 
 
-def _plain(*tasks: str) -> list[str]:
-    return [f"losses.{task}.fused=false" for task in tasks]
-
-
 RUNS: dict[str, list[str] | None] = {
     "none": None,
     "cmr": _without(*_WORDS, *_REGIONS),
     "vmlm": _without(*_REGIONS),
     "smrm": _without(*_WORDS),
-    "mlm-mrm": _plain(*_WORDS, *_REGIONS),
+    "mlm-mrm": [f"losses.{task}.fused=false" for task in (*_WORDS, *_REGIONS)],
     "vmlm-smrm": [],
 }
 """The changes to each run's pre-training, which always includes CMR; `none` is not pre-trained."""
@@ -96,7 +91,7 @@ class Bench:
 
 
 class Galleries:
-    """The test set alone, among all splits, and among all available images; and in other languages."""
+    """The test set alone, among all splits, and among all available images."""
 
     def __init__(self) -> None:
         data = os.environ["SIGHTLINE_DATA"]
@@ -121,11 +116,6 @@ class Galleries:
         cascades = Cascades(model, matcher, self.test, others, "flickr8k")
         return {str(k): cascades.rerank(k, enlarged=True).to_json() for k in (20, 50)}
 
-    def in_languages(self, model: TorchModel, languages: Sequence[str], translate: str = "") -> dict[str, Any]:
-        """Evaluate a model on the test set in several languages, directly or through a translator."""
-        options: dict[str, Any] = {"translate": command_translator(translate)} if translate else {}
-        return evaluate_languages(model, self.test, languages, data="flickr8k", batch_size=_BATCH, **options).to_json()
-
 
 def kept(bench: Bench, galleries: Galleries, name: str, seed: int) -> Measured:
     """The measurements of a trained run, made only once; the arrays are its ranks on the test set alone."""
@@ -133,7 +123,8 @@ def kept(bench: Bench, galleries: Galleries, name: str, seed: int) -> Measured:
     def measure() -> Measured:
         model, about = bench.opened(name, seed), provenance(seed, DATA[name])
         if name == "languages":
-            return Measured({**about, "result": galleries.in_languages(model, LANGUAGES)}, {})
+            result = evaluate_languages(model, galleries.test, LANGUAGES, data="flickr8k", batch_size=_BATCH).to_json()
+            return Measured({**about, "result": result}, {})
         by_gallery = galleries.measured(model)
         to_image, _, to_text, _ = by_gallery["test"].ranks()
         results = {gallery: one.to_json() for gallery, one in by_gallery.items()}
@@ -148,7 +139,7 @@ def by_itself(galleries: Galleries, found: Measured) -> Evaluation:
     return ranked(Questions.of(galleries.test, "en"), ranks, "", "flickr8k")
 
 
-def result_of(bench: Bench, galleries: Galleries, name: str, seed: int, translate: str, matcher: str) -> dict[str, Any]:
+def result_of(bench: Bench, galleries: Galleries, name: str, seed: int, matcher: str) -> dict[str, Any]:
     """Train whatever a run needs, measure the run, and build its result file."""
     costs = bench.trained(name, seed)
     found = kept(bench, galleries, name, seed)
@@ -162,8 +153,6 @@ def result_of(bench: Bench, galleries: Galleries, name: str, seed: int, translat
     }
     if matcher:
         result["reranked"] = galleries.reranked(bench.opened(name, seed), TorchModel.open(matcher.format(seed=seed)))
-    if translate:
-        result["translated"] = galleries.in_languages(bench.opened(name, seed), LANGUAGES[1:], translate)
     return result
 
 
@@ -171,12 +160,9 @@ def main() -> None:
     parser = options(__doc__, "paper4", "none,cmr", (*RUNS, "languages"), PARTS)
     parser.add_argument("--start", default="minilm", choices=STARTS, help="what both transformers begin with")
     parser.add_argument("--matcher", default="", help="a checkpoint that reranks; {seed} is replaced")
-    parser.add_argument("--translate", default="", help="a command that translates from {lang}, for translate-test")
     arguments = parser.parse_args()
     bench = Bench(arguments.start, arguments.changes, arguments.brief, arguments.work)
-    galleries = Galleries()
-    more = {"translate": arguments.translate, "matcher": arguments.matcher}
-    write_results(arguments, PARTS, arguments.start, partial(result_of, bench, galleries, **more))
+    write_results(arguments, PARTS, arguments.start, partial(result_of, bench, Galleries(), matcher=arguments.matcher))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sightline.files import write_atomic
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 
@@ -59,13 +61,6 @@ def read_results(folder: Path) -> list[dict[str, Any]]:
 
 
 def write_result(path: Path, result: Mapping[str, Any]) -> None:
-    """Write a result file atomically."""
-    write_whole(path, (json.dumps(result, indent=1, ensure_ascii=False) + "\n").encode())
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file atomically, creating its folder."""
+    """Write a result file atomically, creating its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.{os.getpid()}")
-    new.write_bytes(content)
-    new.replace(path)
+    write_atomic(path, json.dumps(result, indent=1, ensure_ascii=False) + "\n")

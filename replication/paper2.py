@@ -46,14 +46,9 @@ class Run:
     more_seed: int = 0
 
 
-def _relation(**settings: float | str) -> Run:
-    """The fusion model with other loss settings."""
-    return Run("hrem-fusion", tuple(f"losses.relation.{key}={json.dumps(value)}" for key, value in settings.items()))
-
-
-def _fragments(**sides: bool) -> Run:
-    """The fusion model without relations among the fragments of one side, or of both."""
-    return Run("hrem-fusion", tuple(f"model.relations.{side}={json.dumps(value)}" for side, value in sides.items()))
+def _relation(of: str = "losses.relation", **settings: float | str) -> Run:
+    """The fusion model with other settings of its loss, or of its relations among fragments (`of`)."""
+    return Run("hrem-fusion", tuple(f"{of}.{key}={json.dumps(value)}" for key, value in settings.items()))
 
 
 _BIGRU = (
@@ -67,9 +62,9 @@ RUNS: dict[str, Run] = {
     "base-neighbours": Run("hrem-base", ("data.neighbours={ begin = 0.235, clusters = 64, per_cluster = 16 }",)),
     "fusion": Run("hrem-fusion"),
     "standalone": Run("hrem-standalone"),
-    "no-fragments": _fragments(image=False, text=False),
-    "no-visual": _fragments(image=False),
-    "no-textual": _fragments(text=False),
+    "no-fragments": _relation("model.relations", image=False, text=False),
+    "no-visual": _relation("model.relations", image=False),
+    "no-textual": _relation("model.relations", text=False),
     "intra": _relation(among="intra", regularisation=0.0),
     "inter": _relation(among="inter"),
     "no-connection": _relation(connected=1.0),

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.provenance import RESULTS, ROOT, write_result, write_whole
+from benchmarks.provenance import RESULTS, ROOT, write_result
 from sightline.cli.progress import training
+from sightline.files import write_atomic
 from sightline.training.recipe import read_recipe
 from sightline.training.trainer import train
 
@@ -43,7 +44,7 @@ def train_once(recipe: str, changes: Sequence[str], out: Path) -> dict[str, Any]
             steps = train(made, out, resume=True, report=report, save_every=SAVE_EVERY).steps
         seconds = round(before + time.perf_counter() - began, 1)
         cost = {"recipe": f"recipes/{recipe}.toml", "changes": list(changes), "steps": steps, "seconds": seconds}
-        write_whole(note, json.dumps(cost).encode())
+        write_atomic(note, json.dumps(cost))
         shutil.rmtree(out / "last")
     found: dict[str, Any] = json.loads(note.read_text())
     if found["changes"] != list(changes):
@@ -64,7 +65,7 @@ def measure_once(path: Path, measure: Callable[[], Measured]) -> Measured:
         found = measure()
         content = io.BytesIO()
         np.savez(content, about=np.array(json.dumps(found.about)), **found.arrays)  # type: ignore[arg-type]
-        write_whole(path, content.getvalue())
+        write_atomic(path, content.getvalue())
     with np.load(path) as kept:
         arrays = {name: kept[name] for name in kept.files if name != "about"}
         return Measured(json.loads(str(kept["about"])), arrays)
@@ -97,14 +98,10 @@ def write_results(
     """
     names = parts[arguments.part] if arguments.part else arguments.runs.split(",")
     runs = [(int(seed), name) for seed in arguments.seeds.split(",") for name in names]
-    longest, began = 0.0, time.perf_counter()
     out = arguments.out / "val" if getattr(arguments, "split", "test") == "val" else arguments.out  # not on the page
     for left, (seed, run) in zip(reversed(range(len(runs))), runs, strict=True):
         result = result_of(run, seed)
         name = "-".join([run, *filter(None, [result.get("variant")]), suffix, f"seed{seed}"])
         write_result(out / f"{name}.json", result)
         found = result.get("result") or result["test"]
-        print(f"{name}: rSum {found['rSum']:.1f}, gains {result.get('gain_over', {})}", flush=True)
-        now = time.perf_counter()
-        longest, began = max(longest, now - began), now
-        print(f"runs left: {left}, about {left * longest:.0f} s", flush=True)
+        print(f"{name}: rSum {found['rSum']:.1f}, gains {result.get('gain_over', {})}; runs left: {left}", flush=True)

@@ -3,7 +3,8 @@
     python -m benchmarks.relevance --write
 
 Needs the shards of SETS in SIGHTLINE_DATA; missing sets are skipped. Images are encoded once: --embeddings names a
-folder with a file SET.npz for each set, with the `keys` [n] of its records and their `embeddings` [n, dim].
+folder with a file SET.npz for each set, with the `keys` [n] of its records and their `embeddings` [n, dim]. Only images
+with an embedding there are used.
 --write stores the fitted relevance in the bundle's spec, which must have words (see `export`).
 `python -m replication.results_page` shows the results.
 """
@@ -13,7 +14,6 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from sightline.bundle.relevance_formula import PairRelevance
 from sightline.bundle.spec import read_spec, write_spec
 from sightline.bundle.words import Words
 from sightline.datasets import Record, read_all
-from sightline.evaluation.encodings import Needs, encode_images
+from sightline.evaluation.encodings import Needs, encode_images, encode_texts
 from sightline.onnx_export.relevance_fit import (
     JudgedQuery,
     balanced_accuracy,
@@ -112,31 +112,26 @@ class Lab:
     def texts(self, texts: Sequence[str]) -> Float32Array:
         """Embeddings [texts, dim]; each text is encoded once."""
         new = [text for text in dict.fromkeys(texts) if text not in self._texts]
-        for start in range(0, len(new), 64):
-            some = new[start : start + 64]
-            self._texts.update(zip(some, self.bundle.encode_texts(some).embedding, strict=True))
+        if new:
+            self._texts.update(zip(new, encode_texts(self.bundle, new, Needs(), 64)[0].embedding, strict=True))
         return np.stack([self._texts[text] for text in texts])
 
 
-def load(name: str, folder: Path, bundle: Bundle, cache: Path, cached: bool) -> Images | None:
-    """The images of a set, encoded or from the cache; None if there are none. cached: use only those in the cache."""
+def load(name: str, folder: Path, bundle: Bundle, cache: Path) -> Images | None:
+    """The images of a set, encoded or from the cache; None if there are none."""
     if not (folder / f"{name}.tar").is_file():
         return None
     records = read_all([folder / f"{name}.tar"])
     if name in MORE:
         records = [record for record in records if len(record.captions.get("en", ())) >= CAPTIONS]
     path = cache / f"{name}.npz"
-    known: dict[str, Float32Array] = {}
-    if path.is_file():
-        with np.load(path) as stored:
-            known = dict(zip(stored["keys"].tolist(), stored["embeddings"], strict=True))
-    new = [record for record in records if record.key not in known]
-    if new and not cached:
-        print(f"{name}: encoding {len(new):,} images", flush=True)
-        encoded, readable = encode_images(bundle, [record.image for record in new], Needs(), 8)
-        known |= {new[place].key: vector for place, vector in zip(readable, encoded.embedding, strict=True)}
+    if not path.is_file():
+        print(f"{name}: encoding {len(records):,} images", flush=True)
+        encoded, readable = encode_images(bundle, [record.image for record in records], Needs(), 8)
         cache.mkdir(parents=True, exist_ok=True)
-        np.savez(path, keys=np.array(list(known)), embeddings=np.stack(list(known.values())))
+        np.savez(path, keys=np.array([records[place].key for place in readable]), embeddings=encoded.embedding)
+    with np.load(path) as stored:
+        known = dict(zip(stored["keys"].tolist(), stored["embeddings"], strict=True))
     found = [record for record in records if record.key in known]
     return Images(found, np.stack([known[record.key] for record in found])) if found else None
 
@@ -154,11 +149,8 @@ def measured(lab: Lab, fitted: PairRelevance, images: Images, others: Sequence[I
     else:
         galleries = [rng.choice(count, min(SMALL, count), replace=False) for _ in range(DRAWS)]
     judged = by_kind(one for one in lab.judged(images, galleries, count) if len(one.cosines))
-    return {
-        "images": len(galleries[0]),
-        "galleries": len(galleries),
-        "kinds": {kind: _figures(lab, fitted, own) for kind, own in judged.items()},
-    }
+    kinds = {kind: _figures(lab, fitted, own) for kind, own in judged.items()}
+    return {"images": len(galleries[0]), "kinds": kinds}
 
 
 def _figures(lab: Lab, fitted: PairRelevance, judged: list[JudgedQuery]) -> dict[str, Any]:
@@ -167,13 +159,10 @@ def _figures(lab: Lab, fitted: PairRelevance, judged: list[JudgedQuery]) -> dict
     many = np.array([one.shown.sum() >= ENOUGH for one in judged if len(one.cosines)], dtype=np.bool_)
     place = np.minimum((stated * BINS).astype(int), BINS - 1)
     return {
-        "queries": len(judged),
         "error": calibration_error(stated, shown),
         "error_of_present": top_error([one for one in judged if one.shown.any()], fitted, lab.words),
-        "present": int(present.sum()),
         "present_above_line": float((best[present] >= fitted.line).mean()) if present.any() else None,
         "shown_by_three_above_line": float((best[many] >= fitted.line).mean()) if many.any() else None,
-        "absent": int((~present).sum()),
         "balanced_accuracy": balanced_accuracy(best, present, fitted.line),
         "bins": [
             [int(np.sum(place == b)), float(stated[place == b].mean()), float(shown[place == b].mean())]
@@ -214,9 +203,9 @@ def run(lab: Lab, sets: Mapping[str, Images]) -> tuple[PairRelevance, dict[str, 
 
     def test(fitted: PairRelevance, on: str, name: str, images: Images, *more: Sequence[str]) -> None:
         about = {"fitted_on": on, "tested_on": name, "line": fitted.line}
-        found = [[sets[one] for one in some if one in sets] for some in more]
-        larger = [some for before, some in pairwise([[], *found]) if len(some) > len(before)]
-        tests.extend({**about, **measured(lab, fitted, images, others)} for others in ([], *larger))
+        found = [[], *([sets[one] for one in some if one in sets] for some in more)]
+        sizes = {len(others): others for others in found}
+        tests.extend({**about, **measured(lab, fitted, images, others)} for others in sizes.values())
 
     tests: list[dict[str, Any]] = []
     sides = {"flickr8k-val": with_names("flickr8k-val", 0), "coco-val": with_names("coco-val", 1)}
@@ -244,7 +233,6 @@ def options(description: str | None, name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, default=ROOT / "bundles" / "default")
     parser.add_argument("--embeddings", type=Path, help="a folder of SET.npz; by default one below runs/relevance")
-    parser.add_argument("--cached", action="store_true", help="use only images whose embeddings are there")
     parser.add_argument("--json", type=Path, default=RESULTS / f"{name}.json")
     parser.set_defaults(experiment=name)
     return parser
@@ -254,7 +242,7 @@ def opened(arguments: argparse.Namespace, names: Iterable[str]) -> tuple[Bundle,
     """The bundle to test, and those of the sets that there are."""
     bundle = Bundle.open(arguments.model)
     cache = arguments.embeddings or Path("runs/relevance", bundle.sha256[:12])
-    loaded = {name: load(name, Path(os.environ["SIGHTLINE_DATA"]), bundle, cache, arguments.cached) for name in names}
+    loaded = {name: load(name, Path(os.environ["SIGHTLINE_DATA"]), bundle, cache) for name in names}
     return bundle, {name: images for name, images in loaded.items() if images is not None}
 
 

@@ -11,13 +11,14 @@ the server stays up.
 
 import asyncio
 import io
-import os
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ from PIL import Image
 
 import sightline
 from benchmarks.pages.blocks import attacks
-from benchmarks.serve import Server, started
+from benchmarks.samples import write_thumbnails
+from benchmarks.serve import Server, memory, started
 from benchmarks.timing import options, save
 
 MOST_BYTES = 1.5e9
@@ -67,9 +69,8 @@ def main() -> None:
 def collection(folder: Path) -> Path:
     """Index forty small images and one of 30 MB."""
     folder.mkdir()
+    write_thumbnails(folder, 40)
     noise = np.random.default_rng(0)
-    for number in range(40):
-        Image.fromarray(noise.integers(0, 255, (60, 80, 3), dtype=np.uint8)).save(folder / f"{number}.png")
     Image.fromarray(noise.integers(0, 255, (3200, 3200, 3), dtype=np.uint8)).save(folder / "z.png", compress_level=0)
     sightline.index(folder)
     return folder
@@ -113,7 +114,7 @@ class Attacks:
         attacking = asyncio.ensure_future(attack())
         while not attacking.done():
             times.append(await self.search())
-            peak = max(peak, memory(self.process.pid))
+            peak = max(peak, memory_of_all(self.process.pid))
             await asyncio.sleep(0.05)
         tried, survived = attacking.result()
         times += [await self.search() for _ in range(3)]
@@ -179,10 +180,8 @@ class Attacks:
         await asyncio.sleep(1)
         self.process.send_signal(signal.SIGTERM)
         await attacking
-        for _ in range(600):
-            if self.process.poll() is not None:
-                break
-            await asyncio.sleep(0.1)
+        with suppress(subprocess.TimeoutExpired):
+            await asyncio.to_thread(self.process.wait, 60)
         return {"attack": "SIGTERM during an attack", "tried": 1, "survived": int(self.process.poll() is not None)}
 
 
@@ -202,18 +201,15 @@ def many_scans(scans: int, side: int = 6000) -> bytes:
     return data[:-2] + data[last:-2] * scans + data[-2:]
 
 
-def memory(pid: int) -> float:
+def memory_of_all(pid: int) -> float:
     """The memory in use by a process and its children, in bytes."""
     pids = [pid]
     for task in Path(f"/proc/{pid}/task").iterdir():
         pids += map(int, (task / "children").read_text().split())
-    page = os.sysconf("SC_PAGE_SIZE")
     total = 0.0
     for one in pids:
-        try:
-            total += int(Path(f"/proc/{one}/statm").read_text().split()[1]) * page
-        except OSError:  # the process has exited in the meantime
-            continue
+        with suppress(OSError):  # the process has exited in the meantime
+            total += memory(one)
     return total
 
 

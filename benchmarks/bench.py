@@ -77,12 +77,11 @@ def table(found: Mapping[str, Mapping[str, float]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scripts", nargs="*", default=SCRIPTS, help="which benchmarks; all by default")
-    parser.add_argument("--results", type=Path, default=RESULTS / "quick", help="folder of the result files")
     arguments = parser.parse_args()
     began, found, failed = time.perf_counter(), {}, []
     for script in arguments.scripts:
         try:
-            found[script] = run(script, arguments.results)
+            found[script] = run(script, RESULTS / "quick")
         except FAILURES as error:
             failed.append(f"{script} failed: {error}")
     print(f"\n{table(found)}\n\n{(time.perf_counter() - began) / 60:.1f} minutes")

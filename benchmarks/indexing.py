@@ -11,7 +11,6 @@ with --quick, or for these sizes). The best time counts, not including the time 
 import argparse
 import json
 import os
-import resource
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,12 +35,11 @@ def loop(folder: Path, tower: dict[str, int]) -> dict[str, float]:
 
 
 def indexed(folder: Path, model: str, quick: bool) -> dict[str, float]:
-    """Index the folder into a new collection; returns the seconds taken, and the peak memory of this process."""
+    """Index the folder into a new collection."""
     bundle = Bundle.open(locate(model), threads=1)
     (bundle.fast_variant() or bundle if quick else bundle).prepare("image")
     with tempfile.TemporaryDirectory() as at:
-        report = index(folder, at=at, model=bundle, quick=quick)
-    return {"seconds": report.seconds, "MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+        return {"seconds": index(folder, at=at, model=bundle, quick=quick).seconds}
 
 
 def best_of(rounds: int, folder: Path, model: str, ways: Mapping[str, tuple[str, int]]) -> dict[str, Any]:

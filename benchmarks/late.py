@@ -6,7 +6,6 @@ On a busy machine, bind it to one core (taskset -c 0), so that neither side wait
 """
 
 import tempfile
-import time
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -15,16 +14,15 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks.samples import fill, shape_of, units
-from benchmarks.timing import in_turns, options, save
+from benchmarks.timing import cpu_seconds_of, in_turns, options, save
+from sightline.arrays import Float32Array
 from sightline.bundle import Encoded
 from sightline.parallel import usable_cpus
 from sightline.retrieval.late import LateScorer
 from sightline.stores.local import LocalStore
 
-Vectors = npt.NDArray[np.float32]
 PATCHES, DIM, EMBEDDING = 49, 128, 512
 POOL = 512  # distinct items in a synthetic collection
 
@@ -38,25 +36,14 @@ def filled(folder: Path, count: int, rng: np.random.Generator) -> LocalStore:
     return LocalStore.open(folder, shape_of(pool), write=False)
 
 
-def einsum(words: Any, fragments: Any) -> Vectors:
+def einsum(words: Any, fragments: Any) -> Float32Array:
     """Late interaction in its simplest form: every cosine at once, in float32."""
-    found: Vectors = np.einsum("wd,npd->nwp", words, fragments, optimize=True).max(axis=2).sum(axis=1)
-    return found
-
-
-def counted(way: Callable[[], Vectors], cpu: list[float]) -> Vectors:
-    """Call `way`, and append the seconds of CPU time that it took."""
-    began = time.process_time()
-    found = way()
-    cpu.append(time.process_time() - began)
+    found: Float32Array = np.einsum("wd,npd->nwp", words, fragments, optimize=True).max(axis=2).sum(axis=1)
     return found
 
 
 def over_candidates(count: int, rounds: int, rng: np.random.Generator) -> list[dict[str, Any]]:
-    """Time in milliseconds to score some of 10,000 items, read from a memory map, compared with plain NumPy.
-
-    CPU time counts all threads: unlike the time on the clock, it hardly depends on what else the machine does.
-    """
+    """Time in milliseconds to score some of 10,000 items, read from a memory map, compared with plain NumPy."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         store = filled(Path(folder), 10_000, rng)
@@ -64,17 +51,15 @@ def over_candidates(count: int, rounds: int, rng: np.random.Generator) -> list[d
             embedding, asked, ids = units(rng, 1, EMBEDDING), units(rng, words, DIM), rng.permutation(10_000)[:count]
             text = Encoded(embedding, np.ones((1, words), dtype=np.bool_), asked[None])
             late = LateScorer(store, text, "images")
-            ways: dict[str, Callable[[], Vectors]] = {
+            ways: dict[str, Callable[[], Float32Array]] = {
                 "late": partial(late.scores, ids),
                 "fetch and einsum": lambda a=asked, i=ids: einsum(a, store.fetch(i, "fragments").values),  # type: ignore[misc]
             }
             np.testing.assert_allclose(ways["late"](), ways["fetch and einsum"](), rtol=1e-4)
             row: dict[str, Any] = {"candidates": count, "fragments": PATCHES, "words": words}
-            cpu: dict[str, list[float]] = {name: [] for name in ways}
-            timed = {name: partial(counted, way, cpu[name]) for name, way in ways.items()}
-            for name, seconds in in_turns(timed, rounds).items():
-                row[name] = {"p50_ms": 1000 * median(seconds), "best_ms": 1000 * min(seconds)}
-                row[name]["cpu_p50_ms"] = 1000 * median(cpu[name][1:])
+            wall = in_turns(ways, rounds)
+            cpu = in_turns({name: partial(cpu_seconds_of, way) for name, way in ways.items()}, rounds)
+            row |= {n: {"p50_ms": 1000 * median(wall[n]), "cpu_p50_ms": 1000 * median(cpu[n])} for n in ways}
             row["ratio"] = {of: row["late"][of] / row["fetch and einsum"][of] for of in row["late"]}
             rows.append(row)
         store.close()

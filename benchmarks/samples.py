@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
+from sightline.arrays import Float32Array
 from sightline.bundle import Bundle, Encoded
+from sightline.bundle.encoded import stacked
 from sightline.datasets import Record, read_all
 from sightline.media import ImageBytes, load_pixels, open_image
 from sightline.registry.loader import locate
@@ -103,32 +104,24 @@ class Repeating:
 
     def encode_images(self, pixels: Any) -> Encoded:
         """Return as many copies as there are images."""
-        count, first = len(pixels), self._first
-        fragments, states = (None if part is None else part[:count] for part in (first.fragments, first.states))
-        return Encoded(first.embedding[:count].copy(), first.mask[:count], fragments, states)
+        return self._first.taken(np.arange(len(pixels)))
 
 
-def units(rng: np.random.Generator, *shape: int) -> npt.NDArray[np.float32]:
+def units(rng: np.random.Generator, *shape: int) -> Float32Array:
     """Random vectors of unit length."""
     return unit(rng.standard_normal(shape, dtype=np.float32))
 
 
-def unit(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def unit(vectors: Float32Array) -> Float32Array:
     """Normalise to unit length."""
-    normal: npt.NDArray[np.float32] = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+    normal: Float32Array = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
     return normal
 
 
 def encode(bundle: Bundle, records: list[Record]) -> Encoded:
     """Encode the photos of records."""
     pixels = [loaded.pixels for loaded in load_pixels([record.image for record in records], bundle.preprocess)]
-    parts = [bundle.encode_images(one[None]) for one in pixels if one is not None]
-    return Encoded(
-        np.concatenate([part.embedding for part in parts]),
-        np.concatenate([part.mask for part in parts]),
-        np.concatenate([part.fragments for part in parts if part.fragments is not None]),
-        np.concatenate([part.states for part in parts if part.states is not None]),
-    )
+    return stacked([bundle.encode_images(one[None]) for one in pixels if one is not None])
 
 
 def around(photos: Encoded, count: int, rng: np.random.Generator, bare: bool) -> Encoded:
@@ -140,8 +133,7 @@ def around(photos: Encoded, count: int, rng: np.random.Generator, bare: bool) ->
     vectors = unit(vectors)
     if bare:
         return Encoded(vectors, np.zeros((count, 0), dtype=np.bool_))
-    parts = (None if part is None else part[first] for part in (photos.fragments, photos.states))
-    return Encoded(vectors, photos.mask[first], *parts)
+    return dataclasses.replace(photos.taken(first), embedding=vectors)
 
 
 def shape_of(photos: Encoded, bare: bool = False) -> Shape:

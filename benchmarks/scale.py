@@ -2,8 +2,8 @@
 
     python -m benchmarks.scale
 
-One thread searches stores of embeddings, drawn around those of photos, for the embeddings of captions. Both wall-clock
-time and CPU time are measured, because machines are shared.
+One thread searches stores of embeddings, drawn around those of photos, for the embeddings of captions. CPU time is
+measured, because machines are shared.
 """
 
 import os
@@ -11,14 +11,14 @@ import os
 os.environ["OMP_NUM_THREADS"] = "1"  # must be set before numpy and faiss read it
 
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks import samples
-from benchmarks.timing import options, save
+from benchmarks.timing import cpu_seconds_of, options, save
 from sightline.bundle import Bundle, Encoded
 from sightline.stores.local import LocalStore
 
@@ -28,18 +28,12 @@ K = 20
 
 def service_times(photos: Encoded, queries: Any, items: int) -> dict[str, Any]:
     """Time in milliseconds that one core takes per query over this many items, after a warm-up."""
-    wall, cpu = [], []
     with tempfile.TemporaryDirectory(prefix="sightline-scale-") as folder:
         store = LocalStore.open(Path(folder), samples.shape_of(photos, bare=True), write=True)
         samples.fill(store, photos, items, bare=True)
-        for query in queries:
-            began, worked = time.perf_counter(), time.process_time()
-            store.search(query[None], K)
-            cpu.append(round(1000 * (time.process_time() - worked), 3))
-            wall.append(round(1000 * (time.perf_counter() - began), 3))
+        took = [1000 * cpu_seconds_of(partial(store.search, query[None], K)) for query in queries]
         store.close()
-    warm = len(queries) // 10
-    return {"items": items, "wall_ms": wall[warm:], "processor_ms": cpu[warm:]}
+    return {"items": items, "processor_ms": took[len(queries) // 10 :]}
 
 
 def collection(bundle: Bundle, photos: Encoded, items: int) -> dict[str, Any]:
@@ -64,7 +58,7 @@ def main() -> None:
     parts = {"fragments": photos.fragments, "states": photos.states}
     widths = {"embedding": [1, photos.embedding.shape[1]]}
     widths |= {name: list(part.shape[1:]) for name, part in parts.items() if part is not None}
-    more = {"load_average": os.getloadavg()[0], "model": bundle.name, "widths": widths, "services": services}
+    more = {"model": bundle.name, "widths": widths, "services": services}
     more["collection"] = collection(bundle, photos, SIZES[0])
     ratios = {f"CPU ms over {one['items']:,} items": float(np.median(one["processor_ms"])) for one in services}
     save("scale", arguments, [samples.data()], [], ratios, **more)

@@ -11,7 +11,6 @@ reranking, with it, and both at once. `make results` writes them to docs/serve.m
 
 import argparse
 import asyncio
-import dataclasses
 import json
 import os
 import random
@@ -22,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -86,7 +85,6 @@ class Load:
             "queries_per_second": len(times) / self.seconds,
             "server_cpu_ms_per_query": 1000 * (after - before) / sum(began <= at <= ended for at, _ in self.answers),
             **percentiles(times),
-            "memory_mb": float(last) / 1e6,
             "memory_growth": float(last / first - 1),
         }
 
@@ -100,10 +98,13 @@ class Server:
 
     def usage(self) -> tuple[float, float]:
         """CPU seconds so far, and bytes of memory in use, including pages of the collection's files."""
-        of_process = Path(f"/proc/{self.process.pid}")
-        ticks = (of_process / "stat").read_text().rpartition(")")[2].split()[11:13]
-        pages = int((of_process / "statm").read_text().split()[1])
-        return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE")
+        ticks = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"), memory(self.process.pid)
+
+
+def memory(pid: int) -> float:
+    """The memory in use by a process, in bytes."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def running(at: Path, model: str, changes: dict[str, int]) -> AbstractContextManager[Server]:
@@ -218,7 +219,7 @@ def main() -> None:
     parser.add_argument("--limits", type=json.loads, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
-        limits = dataclasses.replace(Limits(), **arguments.limits)
+        limits = replace(Limits(), **arguments.limits)
         say = partial(print, file=sys.stderr, flush=True)
         serve(arguments.serve, port=0, model=arguments.model, limits=limits, notify=say)
         return

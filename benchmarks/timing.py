@@ -59,6 +59,13 @@ def seconds_of(run: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
+def cpu_seconds_of(run: Callable[[], object]) -> float:
+    """How many seconds of CPU time one call takes, over all threads; this hardly depends on other programs."""
+    began = time.process_time()
+    run()
+    return time.process_time() - began
+
+
 def in_a_process(module: str, *words: str, cores: int | None = None) -> Any:
     """Run `python -m MODULE WORDS`, on this many cores if given; returns the JSON in the last line of its output."""
     chosen = sorted(os.sched_getaffinity(0))[:cores]

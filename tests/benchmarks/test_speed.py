@@ -96,9 +96,9 @@ def test_end_to_end_is_measured_cold_and_warm_beside_a_plain_script(run: Run) ->
 
 def test_table_4_follows_from_the_rates_of_a_few_photos(run: Run) -> None:
     result = run("evaluation", "--quick", "--photos", "3", IMAGES=8, CAPTIONS=40)
-    assert result["rates"]["measured_on"].keys() == {"images", "captions", "pairs"}
+    assert result["rates"].keys() == {"images", "captions", "pairs"}
     assert "evaluation of 1,000 images, rerank 20, times as quick as paper 1 on a V100" in result["ratios"]
-    rates = Rates(images=10.0, captions=100.0, pairs=1000.0, measured_on={})
+    rates = Rates(images=10.0, captions=100.0, pairs=1000.0)
     assert rates.seconds(1000, ranking=2.0) == {"embed": 152.0, "rerank 20": 272.0, "match all": 5150.0}
     small, large = table4(rates, ranking=50.0)
     assert (small["seconds"]["embed"], large["seconds"]["embed"]) == (152.0, 500 + 250 + 50)

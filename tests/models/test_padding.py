@@ -1,5 +1,7 @@
 """Padding never changes an output: a property of every model."""
 
+import functools
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -8,11 +10,16 @@ from hypothesis import strategies as st
 import tiny
 from sightline.models import Regions, Tokens
 from sightline.models.heads import last_real, masked_mean
+from sightline.models.retriever import Retriever
 
 LENGTHS = st.lists(st.integers(1, 8), min_size=1, max_size=4)
 CONFIGS = {**tiny.PIXEL_MODELS, **tiny.INFLATED_MODELS, **tiny.RELATED_MODELS}
-MODELS = {name: tiny.retriever(config) for name, config in CONFIGS.items()}
-REGION_MODELS = {name: tiny.retriever(config) for name, config in tiny.REGION_MODELS.items()}
+
+
+@functools.cache
+def model_of(name: str, kind: str = "pixels") -> Retriever:
+    """Made when it is needed, not while tests are collected, which every process does."""
+    return tiny.retriever(CONFIGS[name] if kind == "pixels" else tiny.REGION_MODELS[name])
 
 
 def texts(lengths: list[int], seed: int) -> list[torch.Tensor]:
@@ -30,14 +37,14 @@ def padded(rows: list[torch.Tensor], width: int, fill: float) -> tuple[torch.Ten
     return out, mask
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", CONFIGS)
 @settings(max_examples=10, deadline=None)
 @given(lengths=LENGTHS, extra=st.integers(0, 4), fill=st.integers(0, len(tiny.WORDS) - 1), seed=st.integers(0, 99))
 @torch.inference_mode()
 def test_a_text_in_a_padded_batch_is_encoded_and_matched_as_alone(
     name: str, lengths: list[int], extra: int, fill: int, seed: int
 ) -> None:
-    model, rows = MODELS[name], texts(lengths, seed)
+    model, rows = model_of(name), texts(lengths, seed)
     image = model.encode_images(torch.randn(len(rows), 3, 32, 32, generator=torch.Generator().manual_seed(seed)))
     ids, mask = padded(rows, max(lengths) + extra, fill)
     batch = model.encode_texts(Tokens(ids, mask))
@@ -55,14 +62,14 @@ def test_a_text_in_a_padded_batch_is_encoded_and_matched_as_alone(
             torch.testing.assert_close(together, apart, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", REGION_MODELS)
+@pytest.mark.parametrize("name", tiny.REGION_MODELS)
 @settings(max_examples=10, deadline=None)
 @given(lengths=LENGTHS, extra=st.integers(0, 4), fill=st.floats(-9, 9), seed=st.integers(0, 99))
 @torch.inference_mode()
 def test_regions_in_a_padded_batch_are_encoded_and_matched_as_alone(
     name: str, lengths: list[int], extra: int, fill: float, seed: int
 ) -> None:
-    model, generator = REGION_MODELS[name], torch.Generator().manual_seed(seed)
+    model, generator = model_of(name, "regions"), torch.Generator().manual_seed(seed)
     rows = [torch.randn(n, 16, generator=generator) for n in lengths]
     both, mask = padded(rows, max(lengths) + extra, fill)
     batch = model.encode_images(Regions(both[..., :10], both[..., 10:], mask))
@@ -82,10 +89,10 @@ def test_regions_in_a_padded_batch_are_encoded_and_matched_as_alone(
         torch.testing.assert_close(together, apart, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", REGION_MODELS)
+@pytest.mark.parametrize("name", tiny.REGION_MODELS)
 @torch.inference_mode()
 def test_every_real_region_matters_and_so_does_its_box(name: str) -> None:
-    model = REGION_MODELS[name]
+    model = model_of(name, "regions")
     regions = torch.randn(1, 4, 16, generator=torch.Generator().manual_seed(0)).repeat(3, 1, 1)
     regions[1, 3, :10] += 3
     regions[2, 3, 10:] += 3
@@ -94,11 +101,11 @@ def test_every_real_region_matters_and_so_does_its_box(name: str) -> None:
         assert (encoded.embedding[0] - encoded.embedding[changed]).abs().max() > 1e-4
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", CONFIGS)
 @torch.inference_mode()
 def test_every_real_word_matters(name: str) -> None:
     """The other side of padding: a mask that hides real words would pass the tests above."""
-    model = MODELS[name]
+    model = model_of(name)
     ids = texts([6], 1)[0][None].repeat(2, 1)
     ids[1, 4] = (ids[1, 4] + 7) % len(tiny.WORDS)
     encoded = model.encode_texts(Tokens(ids, torch.ones_like(ids, dtype=torch.bool)))

@@ -80,6 +80,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=turn)
 
 
+FORKED = ("distributed", "elastic", "mixtures", "resume", "saving", "train_command")
+"""Files of training/ that start processes, by way of one server that has imported torch for all of them."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Have one test process run all files of FORKED: a server for each would take seven seconds more."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "forked" if file in {f"tests/training/test_{name}.py" for name in FORKED} else file
+
+    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
 def pytest_collection_finish() -> None:
     """Have the garbage collector spare what imports made, and look rarely: a fifth of the time of an export."""
     gc.collect()

@@ -29,7 +29,7 @@ class Block(NamedTuple):
 def blocks(page: str, *languages: str) -> list[Block]:
     found = []
     for fence in FENCE.finditer(page):
-        named = re.search(r"Save it as `([\w.-]+)`:\n\n$", page[: fence.start()])
+        named = re.search(r"Save\s(?:it|this)\sas\s`([\w.-]+)`:\n\n$", page[: fence.start()])
         found.append(Block(fence[1], fence[2], named[1] if named else ""))
     return [block for block in found if block.language in languages]
 

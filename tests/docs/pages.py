@@ -33,7 +33,7 @@ def followed(page: str, folder: Path) -> Iterator[dict[str, Any]]:
         patch.chdir(folder)
         patch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
         for block in FENCE.finditer(text):
-            named = re.search(r"Save it as\s`([\w.-]+)`:\n\n$", text[: block.start()])
+            named = re.search(r"Save\s(?:it|this)\sas\s`([\w.-]+)`:\n\n$", text[: block.start()])
             if named:
                 Path(named[1]).write_text(block[2], encoding="utf-8")
             else:

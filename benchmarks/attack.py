@@ -98,7 +98,7 @@ class Attacks:
         ]
 
     async def search(self) -> float:
-        """How long a search takes, in ms; infinite if it fails."""
+        """Return the time that a search takes, in ms; infinite if it fails."""
         began = time.perf_counter()
         try:
             async with self._client() as client:
@@ -108,7 +108,7 @@ class Attacks:
         return 1000 * (time.perf_counter() - began) if answer.status_code == 200 else float("inf")
 
     async def measured(self, name: str, attack: Callable[[], Awaitable[tuple[int, int]]]) -> Row:
-        """Run an attack while another client searches; if any condition is violated, none of it counts as survived."""
+        """Run an attack while another client searches; if any condition is violated, nothing counts as survived."""
         usual = float(np.median([await self.search() for _ in range(20)]))
         peak, times = 0.0, []
         attacking = asyncio.ensure_future(attack())
@@ -186,14 +186,14 @@ class Attacks:
 
 
 def bomb(side: int) -> bytes:
-    """A PNG of one colour: kilobytes as a file, hundreds of megabytes when decoded."""
+    """Make a PNG of one colour, which takes kilobytes as a file but hundreds of megabytes when decoded."""
     file = io.BytesIO()
     Image.new("RGBA", (side, side)).save(file, "PNG", compress_level=9)
     return file.getvalue()
 
 
 def many_scans(scans: int, side: int = 6000) -> bytes:
-    """A progressive JPEG with its last scan repeated: a small file, but every scan is decoded over all pixels."""
+    """Make a progressive JPEG with its last scan repeated: a small file, but every scan is decoded over all pixels."""
     file = io.BytesIO()
     Image.new("RGB", (side, side), "teal").save(file, "JPEG", progressive=True, quality=20)
     data = file.getvalue()
@@ -202,7 +202,7 @@ def many_scans(scans: int, side: int = 6000) -> bytes:
 
 
 def memory_of_all(pid: int) -> float:
-    """The memory in use by a process and its children, in bytes."""
+    """Return the memory used by a process and its children, in bytes."""
     pids = [pid]
     for task in Path(f"/proc/{pid}/task").iterdir():
         pids += map(int, (task / "children").read_text().split())

@@ -19,7 +19,7 @@ _MEAN, _STD = np.array([0.481, 0.458, 0.408], np.float32), np.array([0.269, 0.26
 
 
 def tokenizer(bundle: Bundle) -> Any:
-    """The bundle's tokenizer as a transformers tokenizer."""
+    """Return the bundle's tokenizer as a transformers tokenizer."""
     from transformers import PreTrainedTokenizerFast
 
     text = bundle.spec.text

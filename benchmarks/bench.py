@@ -40,7 +40,7 @@ class Target:
         return f"≥ {self.at_least:g}{self.unit}" if self.at_least is not None else f"≤ {self.at_most:g}{self.unit}"
 
     def is_met(self, value: float) -> bool:
-        """Whether a measured value meets the target."""
+        """Return whether a measured value meets the target."""
         return (self.at_least is None or value >= self.at_least) and (self.at_most is None or value <= self.at_most)
 
 
@@ -61,7 +61,7 @@ def run(script: str, results: Path, limit: float = LIMIT, root: Path = ROOT) -> 
 
 
 def table(found: Mapping[str, Mapping[str, float]]) -> str:
-    """The ratios of each benchmark, with the target if there is one, such as `2.81x (target ≥ 3x)`."""
+    """Return the ratios of each benchmark, with the target if there is one, such as `2.81x (target ≥ 3x)`."""
     targets = {(target.experiment, target.ratio): target for target in TARGETS}
     lines = []
     for script, ratios in found.items():

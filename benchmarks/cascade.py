@@ -45,7 +45,7 @@ def gallery(asked: Sequence[Record], others: Sequence[Record], model: Bundle, wo
 
 
 def measure(collection: Collection, model: Bundle, captions: Sequence[str], late: int, rerank: int) -> dict[str, Any]:
-    """The rank of each caption's image (asked/NUMBER.jpg) after a cascade, infinite beyond ten, and the median time."""
+    """Return the rank of each caption's image after a cascade, infinite beyond ten, and the median time."""
     ranks, times = [], []
     for number, caption in enumerate(captions):
         found = collection.search(caption, k=max(CUTOFFS), late=late, rerank=rerank, duplicates="show", model=model)
@@ -57,7 +57,7 @@ def measure(collection: Collection, model: Bundle, captions: Sequence[str], late
 
 
 def rows(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The recall and time of each cascade, compared with matching alone and with the default."""
+    """Return the recall and time of each cascade, compared with matching alone and with the default."""
     ranks = {(one["late"], one["rerank"]): np.array(one["ranks"]) for one in found}
     usual, made = ranks[0, Defaults().rerank], []
     for one in found:
@@ -71,13 +71,13 @@ def rows(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def gain(before: Ranks, after: Ranks) -> dict[str, float]:
-    """The gain in the sum of recalls of `after` over `before`, with its 95 % interval from resampling captions."""
+    """Return the gain in summed recalls of `after` over `before`, with its 95 % interval from resampling captions."""
     found = paired_gain((before, after, np.arange(len(before))))
     return {name: round(number, 3) for name, number in dataclasses.asdict(found).items()}
 
 
 def chosen(rows: Sequence[dict[str, Any]]) -> tuple[int, int]:
-    """The cascade to use in a bundle: late and rerank.
+    """Return the cascade to use in a bundle: late and rerank.
 
     Of the cascades that take no longer than the default, the best on the first half of the images is chosen, if it is
     also better on the second half, with an interval above zero.

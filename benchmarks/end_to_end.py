@@ -51,14 +51,14 @@ def make_plain(folder: Path, bundle: Bundle, items: int) -> None:
 
 
 def command(at: Path, model: str, text: str, rerank: int) -> list[str]:
-    """The command line of a search."""
+    """Return the command line of a search."""
     words = [str(Path(sys.executable).with_name("sightline")), "search", text, "--at", str(at)]
     words += ["--rerank", str(rerank), "--duplicates", "show", "--json"]
     return words + (["--model", model] if model != "default" else [])
 
 
 def cold(at: Path, plain: Path, model: str, texts: Iterator[str], runs: int) -> list[dict[str, Any]]:
-    """How many seconds each command takes from start to answer, every search in its own process."""
+    """Measure how many seconds each command takes from start to result, with every search in its own process."""
 
     def started(words: Callable[[str], list[str]]) -> None:
         subprocess.run(words(next(texts)), check=True, capture_output=True)
@@ -70,20 +70,20 @@ def cold(at: Path, plain: Path, model: str, texts: Iterator[str], runs: int) -> 
 
 
 def answer(connection: http.client.HTTPConnection, text: str, rerank: int) -> dict[str, float]:
-    """Time in milliseconds that each stage of a request took, as reported by the server, and everything else."""
+    """Return the milliseconds that each stage of a request took, as reported by the server, and the rest."""
     began = time.perf_counter()
     connection.request("GET", f"/v1/search?q={quote(text)}&k={K}&rerank={rerank}&duplicates=show")
     response = connection.getresponse()
     body = response.read()
     whole = 1000 * (time.perf_counter() - began)
     if response.status != 200:
-        raise SystemExit(f"the server answered {response.status}: {body[:200].decode()}")
+        raise SystemExit(f"the server responded with {response.status}: {body[:200].decode()}")
     took: dict[str, float] = json.loads(body)["took_ms"]
     return {**took, "http": whole - sum(took.values())}
 
 
 def warm(server: Server, plain: Path, texts: Iterator[str], rounds: int) -> list[dict[str, Any]]:
-    """Time in milliseconds of requests to the server, by stage, and of searches by the running plain script."""
+    """Measure the milliseconds of requests to the server, by stage, and of searches by the running plain script."""
     connection, opened = http.client.HTTPConnection("127.0.0.1", server.port), PlainSearch(plain)
     stages: dict[str, list[dict[str, float]]] = {name: [] for name in SIGHTLINE.values()}
 
@@ -105,7 +105,7 @@ def warm(server: Server, plain: Path, texts: Iterator[str], rounds: int) -> list
 
 
 def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """How many seconds a command takes, and the times of command and server relative to the plain script."""
+    """Return the seconds that a command takes, and the times of command and server relative to the plain script."""
     seconds = {row["way"]: row["p50_seconds"] for row in rows if row["start"] == "cold"}
     ms = {row["way"]: row["p50_ms"] for row in rows if row["start"] == "warm"}
     bare, matched = SIGHTLINE[0], SIGHTLINE[K]

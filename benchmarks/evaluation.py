@@ -36,7 +36,7 @@ class Rates:
     pairs: float
 
     def seconds(self, images: int, ranking: float) -> dict[str, float]:
-        """How long each system takes for this many images with five captions each, in seconds.
+        """Return the seconds that each system takes for this many images with five captions each.
 
         ranking: the seconds that ranking by embedding takes. Reranking matches 20 candidates for every caption and
         every image (a pair that occurs in both directions is counted twice); "match all" matches every pair.
@@ -64,7 +64,7 @@ def measure_rates(model: Model, records: list[Record]) -> Rates:
 
 
 def table4(rates: Rates, ranking: float) -> list[dict[str, Any]]:
-    """Table 4, calculated from rates; ranking: seconds for 5,000 images and 25,000 captions."""
+    """Calculate Table 4 from rates; ranking: seconds for 5,000 images and 25,000 captions."""
     return [
         {"images": images, "seconds": rates.seconds(images, ranking * (images / 5_000) ** 2), "paper_seconds": paper}
         for images, paper in PAPER.items()
@@ -72,7 +72,7 @@ def table4(rates: Rates, ranking: float) -> list[dict[str, Any]]:
 
 
 def measure_ranking(dim: int) -> dict[str, Any]:
-    """The CPU seconds that ranking takes: the best of three runs."""
+    """Return the CPU seconds that ranking takes: the best of three runs."""
     rng, image_of = np.random.default_rng(0), np.repeat(np.arange(IMAGES), CAPTIONS // IMAGES)
     rank = partial(ranks_from_embeddings, samples.units(rng, CAPTIONS, dim), samples.units(rng, IMAGES, dim), image_of)
     return {"dim": dim, "cpu_seconds": min(cpu_seconds_of(rank) for _ in range(3))}

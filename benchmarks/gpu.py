@@ -45,7 +45,7 @@ class Bench:
         yield {"what": f"match {RERANK} pairs", "p50_ms": self._median(lambda: self.bundle.match(**self._pairs()))}
 
     def images(self, batches: list[int]) -> Rows:
-        """Images per second by batch size, from pixels in CPU memory."""
+        """Measure images per second by batch size, from pixels in CPU memory."""
         for batch in batches:
             pixels = np.repeat(blank(self.bundle.preprocess), batch, 0)
             took = self._median(partial(self.bundle.encode_images, pixels))
@@ -77,18 +77,18 @@ class Bench:
             yield {"what": "evaluate", "images": size, "seconds": sum(parts.values()), "parts": parts}
 
     def _pairs(self) -> Arrays:
-        """Matcher inputs for one text with twenty images."""
+        """Return the matcher's inputs for one text with twenty images."""
         found = {"text_states": self.text.states, "text_mask": self.text.mask}
         found |= {"image_states": self.image.states, "image_mask": self.image.mask}
         return {name: np.repeat(part, RERANK, 0) for name, part in found.items() if part is not None}
 
     def _median(self, run: Callable[[], object]) -> float:
-        """The median time of a call, in milliseconds."""
+        """Return the median time of a call, in milliseconds."""
         return float(np.median(times(run, self.calls, self.device)))
 
 
 def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """The ratios that have targets, and images per second."""
+    """Return the ratios that have targets, and images per second."""
     found = {"pictures a second": max(row["pictures_per_second"] for row in rows if "batch" in row)}
     for row in rows:
         if row["what"] == "retrieve and rerank":

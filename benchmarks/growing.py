@@ -32,9 +32,9 @@ Timed = tuple[str, str, float, float]
 
 
 def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
-    """The exponent if time is a power of size: the slope of the least-squares line through the logarithms."""
+    """Fit the exponent with which time grows: the slope of the least-squares line through the logarithms."""
     if len(sizes) != len(seconds) or len(set(sizes)) < 2 or min(*sizes, *seconds) <= 0:
-        raise ValueError(f"no growth can be fitted to sizes {list(sizes)} and times {list(seconds)}")
+        raise ValueError(f"cannot fit a growth rate to sizes {list(sizes)} and times {list(seconds)}")
     return linear_regression(np.log(sizes).tolist(), np.log(seconds).tolist()).slope
 
 
@@ -67,7 +67,7 @@ def searching(bundle: Bundle, photos: Encoded, sizes: Sequence[int], text: str, 
 
 
 def reranking(bundle: Bundle, photos: Encoded, text: str, folder: Path) -> Iterator[Timed]:
-    """Time rescoring candidates by matching, and by late interaction."""
+    """Yield the time rescoring candidates by matching, and by late interaction."""
     at = folder / "whole" / ".sightline"
     samples.make_collection(at, bundle, photos, ITEMS)
     stages = {"match": ("rerank", MATCHED), "interact": ("late", INTERACTED)}
@@ -80,7 +80,7 @@ def reranking(bundle: Bundle, photos: Encoded, text: str, folder: Path) -> Itera
 
 
 def ranking(dim: int = 512) -> Iterator[Timed]:
-    """Time ranking all captions and images of a test set by their embeddings."""
+    """Yield the time ranking all captions and images of a test set by their embeddings."""
     rng = np.random.default_rng(0)
     for images in TEST_SETS:
         captions, image_of = 5 * images, np.repeat(np.arange(images), 5)
@@ -90,7 +90,7 @@ def ranking(dim: int = 512) -> Iterator[Timed]:
 
 
 def fitted(found: Sequence[Timed]) -> list[dict[str, Any]]:
-    """A row for each stage, with its exponent."""
+    """Return a row for each stage, with its exponent."""
     rows = []
     for stage, of in dict.fromkeys((stage, of) for stage, of, _, _ in found):
         sizes, seconds = zip(*((size, took) for name, _, size, took in found if name == stage), strict=True)

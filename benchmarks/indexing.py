@@ -43,7 +43,7 @@ def indexed(folder: Path, model: str, quick: bool) -> dict[str, float]:
 
 
 def best_of(rounds: int, folder: Path, model: str, ways: Mapping[str, tuple[str, int]]) -> dict[str, Any]:
-    """The fastest run of each alternative; ways: by label, what to run and on how many cores."""
+    """Return the fastest run of each alternative; ways: what to run, and on how many cores, by label."""
     best: dict[str, Any] = {}
     photos = len(list(folder.iterdir()))
     for _ in range(rounds):

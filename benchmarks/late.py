@@ -28,7 +28,7 @@ POOL = 512  # distinct items in a synthetic collection
 
 
 def filled(folder: Path, count: int, rng: np.random.Generator) -> LocalStore:
-    """A store with `count` items, each with the fragments of one of a few distinct items, opened for reading."""
+    """Make a store with `count` items, each with the fragments of one of a few distinct items, opened for reading."""
     patches = units(rng, POOL, PATCHES, DIM)
     pool = Encoded(units(rng, POOL, EMBEDDING), np.ones(patches.shape[:2], dtype=np.bool_), patches)
     with closing(LocalStore.open(folder, shape_of(pool), write=True)) as store:
@@ -37,13 +37,13 @@ def filled(folder: Path, count: int, rng: np.random.Generator) -> LocalStore:
 
 
 def einsum(words: Any, fragments: Any) -> Float32Array:
-    """Late interaction in its simplest form: every cosine at once, in float32."""
+    """Compute late interaction in its simplest form: every cosine at once, in float32."""
     found: Float32Array = np.einsum("wd,npd->nwp", words, fragments, optimize=True).max(axis=2).sum(axis=1)
     return found
 
 
 def over_candidates(count: int, rounds: int, rng: np.random.Generator) -> list[dict[str, Any]]:
-    """Time in milliseconds to score some of 10,000 items, read from a memory map, compared with plain NumPy."""
+    """Measure the milliseconds to score some of 10,000 items, read from a memory map, compared with plain NumPy."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         store = filled(Path(folder), 10_000, rng)

@@ -36,19 +36,19 @@ def replace_block(page: str, name: str, block: str) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> str:
-    """A Markdown table whose first `words` columns are text, and whose other columns are numbers."""
+    """Return a Markdown table whose first `words` columns are text, and whose other columns are numbers."""
     rule = ["---"] * words + ["---:"] * (len(heads) - words)
     return "\n".join("| " + " | ".join(row) + " |" for row in [heads, rule, *rows])
 
 
 def machine_of(result: Mapping[str, Any]) -> str:
-    """The machine that a result was measured on: its GPU, if one was used, or its CPU cores."""
+    """Describe the machine that a result was measured on: its GPU, if one was used, or its CPU cores."""
     machine = result["machine"]
     return machine.get("gpu") or f"{machine['cores']} {machine['processor']} cores"
 
 
 def sources(results: Iterable[Mapping[str, Any]], where: str) -> str:
-    """The line below a table: its source file or folder, the machines, the commits and the scripts.
+    """Return the line below a table: its source file or folder, the machines, the commits and the scripts.
 
     where: the path below benchmarks/results; the files there have the complete commands.
     """

@@ -41,7 +41,7 @@ class Peer:
         self.image = " ".join(["dog"] * (fragments - mark))
 
     def positions(self, *texts: str) -> int:
-        """The number of tokens it reads for one or two texts."""
+        """Return the number of tokens that it reads for one or two texts."""
         return len(self.tokenizer(*texts)["input_ids"])
 
     def score(self, text: str, pairs: int) -> None:
@@ -50,7 +50,7 @@ class Peer:
 
 
 def measure(collection: Collection, bundle: Bundle, peer: Peer | None, text: str, rounds: int) -> list[dict[str, Any]]:
-    """Pairs per second of both, for one caption with 20 and with 100 images."""
+    """Measure the pairs per second of both, for one caption with 20 and with 100 images."""
     rows = []
     for pairs in PAIRS:
 

@@ -18,7 +18,7 @@ Ids = npt.NDArray[np.int64]
 
 
 def real(file: Path, model: str, photos: int) -> tuple[Vectors, Vectors]:
-    """Embeddings of photos and of their captions, of unit length; encoded once, then read from the file."""
+    """Return the embeddings of photos and of their captions, of unit length; encoded once, then read from the file."""
     if not file.exists():
         bundle, records = samples.bundle(model), samples.records(photos)
         texts, _ = encode_texts(bundle, samples.captions(records), Needs(), 32)
@@ -46,12 +46,12 @@ def blocks(vectors: Halves) -> Iterator[Vectors]:
 
 
 def truth(vectors: Halves, queries: Vectors) -> Ids:
-    """The TOP nearest rows for each query [queries, TOP], by exact comparison in float32, block by block."""
+    """Find the TOP nearest rows for each query [queries, TOP], by exact comparison in float32, block by block."""
     found: Ids = knn_ground_truth(queries, blocks(vectors), TOP, faiss.METRIC_INNER_PRODUCT)[1]
     return found
 
 
 def recall(found: Iterable[Ids], right: Iterable[Ids]) -> float:
-    """The fraction of the right rows that were found, over all queries."""
+    """Return the fraction of the right rows that were found, over all queries."""
     pairs = zip(found, right, strict=True)
     return float(np.mean([len(np.intersect1d(got, wanted)) / len(wanted) for got, wanted in pairs]))

@@ -23,7 +23,7 @@ class PlainSearch:
         self.names = (folder / "names.txt").read_text().splitlines()
 
     def search(self, text: str, k: int = 20) -> list[tuple[str, float]]:
-        """The names of the k nearest images and their cosines, best first."""
+        """Return the names of the k nearest images and their cosines, best first."""
         with torch.inference_mode():
             states = self.model(**self.tokenizer(text, return_tensors="pt")).last_hidden_state
         vector = states[0].mean(dim=0).numpy()

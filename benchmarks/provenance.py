@@ -16,12 +16,12 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 
 def provenance(seed: int, data: list[str]) -> dict[str, Any]:
-    """The command, commit, data, seed and machine of a measurement."""
+    """Return the command, commit, data, seed and machine of a measurement."""
     return {"command": command(), "commit": _commit(), "data": data, "seed": seed, "machine": _machine()}
 
 
 def command() -> str:
-    """The command line: `python -m benchmarks.NAME …` for a script of this checkout."""
+    """Return the command line: `python -m benchmarks.NAME …` for a script of this checkout."""
     script = Path(sys.argv[0]).resolve()
     if script.is_relative_to(ROOT) and script.suffix == ".py":
         module = ".".join(script.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
@@ -30,7 +30,7 @@ def command() -> str:
 
 
 def _commit() -> str:
-    """The commit of the checkout, taken from the environment if there is no git history."""
+    """Return the commit of the checkout, taken from the environment if there is no git history."""
     if "SIGHTLINE_COMMIT" in os.environ:
         return os.environ["SIGHTLINE_COMMIT"]
     found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)

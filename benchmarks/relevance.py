@@ -66,17 +66,17 @@ class Images:
     embeddings: Float32Array
 
     def taken(self, places: Iterable[int]) -> "Images":
-        """The images at these indices."""
+        """Return the images at these indices."""
         chosen = list(places)
         return Images([self.records[place] for place in chosen], self.embeddings[chosen])
 
     def joined(self, *others: "Images") -> "Images":
-        """These images and others."""
+        """Return these images followed by others."""
         records = [record for one in (self, *others) for record in one.records]
         return Images(records, np.concatenate([self.embeddings, *(one.embeddings for one in others)]))
 
     def half(self, part: int) -> "Images":
-        """The images with every second label, or key if there is no label, starting at `part`."""
+        """Return the images with every second label (or key, if there is no label), starting at `part`."""
         names = {label: place for place, label in enumerate(sorted({one.label or one.key for one in self.records}))}
         return self.taken(n for n, one in enumerate(self.records) if names[one.label or one.key] % 2 == part)
 
@@ -118,7 +118,7 @@ class Lab:
 
 
 def load(name: str, folder: Path, bundle: Bundle, cache: Path) -> Images | None:
-    """The images of a set, encoded or from the cache; None if there are none."""
+    """Return the images of a set, encoded or from the cache; None if there are none."""
     if not (folder / f"{name}.tar").is_file():
         return None
     records = read_all([folder / f"{name}.tar"])
@@ -137,7 +137,7 @@ def load(name: str, folder: Path, bundle: Bundle, cache: Path) -> Images | None:
 
 
 def measured(lab: Lab, fitted: PairRelevance, images: Images, others: Sequence[Images] = ()) -> dict[str, Any]:
-    """Figures by kind of query: over galleries of SMALL images or, with `others`, over half of the images and `others`.
+    """Measure by kind of query, over galleries of SMALL images or, with `others`, of half of the images and `others`.
 
     What is shown only by images outside a gallery counts as absent from it. A gallery has at most LARGE images.
     """
@@ -173,7 +173,7 @@ def _figures(lab: Lab, fitted: PairRelevance, judged: list[JudgedQuery]) -> dict
 
 
 def collection_of_300(lab: Lab, fitted: PairRelevance, images: Images) -> dict[str, Any]:
-    """The common nouns for which nothing was found, and the absent things for which something was."""
+    """Return the common nouns for which nothing was found, and the absent things for which something was found."""
     captions = Captions(images.records)
     shown = {query.text: int((query.truth == SHOWN).sum()) for query in noun_queries(captions)}
     often = [line.split() for line in OFTEN_SHOWN]
@@ -229,7 +229,7 @@ def run(lab: Lab, sets: Mapping[str, Images]) -> tuple[PairRelevance, dict[str, 
 
 
 def options(description: str | None, name: str) -> argparse.ArgumentParser:
-    """The options of this script and of relevance_fresh.py; name: that of the experiment."""
+    """Return the parser for the options of this script and relevance_fresh.py; name: the name of the experiment."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, default=ROOT / "bundles" / "default")
     parser.add_argument("--embeddings", type=Path, help="a folder of SET.npz; by default one below runs/relevance")
@@ -239,7 +239,7 @@ def options(description: str | None, name: str) -> argparse.ArgumentParser:
 
 
 def opened(arguments: argparse.Namespace, names: Iterable[str]) -> tuple[Bundle, dict[str, Images]]:
-    """The bundle to test, and those of the sets that there are."""
+    """Open the bundle to test, and the sets that are available."""
     bundle = Bundle.open(arguments.model)
     cache = arguments.embeddings or Path("runs/relevance", bundle.sha256[:12])
     loaded = {name: load(name, Path(os.environ["SIGHTLINE_DATA"]), bundle, cache) for name in names}

@@ -61,7 +61,7 @@ def _labels(images: Images) -> frozenset[str]:
 
 
 def _common(named: Images, captioned: Images) -> frozenset[str]:
-    """The labels that many captions mention."""
+    """Return the labels that many captions mention."""
     captions = Captions(captioned.records)
     return frozenset(name for name in _labels(named) if captions.mentions([name]).sum() >= OFTEN)
 
@@ -70,7 +70,7 @@ def main() -> None:
     arguments = options(__doc__, "relevance-fresh").parse_args()
     bundle, sets = opened(arguments, SETS)
     if bundle.relevance is None:
-        raise SystemExit(f"{arguments.model} has no relevance of pairs")
+        raise SystemExit(f"{arguments.model} has no relevance formula")
     save(arguments, SEED, sets, {"tests": run(Lab(bundle, bundle.words), sets, bundle.relevance)})
 
 

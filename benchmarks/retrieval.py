@@ -35,7 +35,7 @@ Row = Mapping[str, Any]
 
 
 def rows(case: Case, cores: int) -> list[dict[str, Any]]:
-    """The result of every kind of index for a case, with one core and with `cores`, or why it was skipped."""
+    """Return the result of every kind of index for a case, with one core and with `cores`, or why it was skipped."""
     found: list[dict[str, Any]] = []
     built: dict[str, dict[str, float]] = {}
     for kind in KINDS:
@@ -64,13 +64,13 @@ def in_its_process(case: Case, kind: Kind, cores: int, step: str) -> Any:
 
 
 def run_step(case: str, name: str, cores: str, step: str) -> Any:
-    """The step that `in_its_process` asks for."""
+    """Return the step that `in_its_process` asks for."""
     opened, kind = Case(**json.loads(case)), next(kind for kind in KINDS if kind.name == name)
     return build(opened, kind) if step == "build" else search(opened, kind, int(cores), float(step))
 
 
 def ratios(rows: Sequence[Row], cores: int) -> dict[str, float]:
-    """Sightline compared with each index at the largest size it was measured at, with all cores, and how each grows."""
+    """Compare Sightline with each index at the largest size measured, with all cores; also returns growth exponents."""
     measured = {
         way.name: {row["items"]: row for row in rows if row["way"] == way.name and "cores" in row} for way in KINDS
     }
@@ -89,7 +89,7 @@ def ratios(rows: Sequence[Row], cores: int) -> dict[str, float]:
 
 
 def beside(ours: Row, other: Row, way: Kind, cores: int) -> dict[str, float]:
-    """How much faster Sightline is than another index of the same size, at each target recall the other reaches."""
+    """Return how much faster Sightline is than another index, at each target recall that the other reaches."""
     found, where = {}, f"at {other['items']:,}"
     for aim in (EQUAL, LEAST):
         own, its = at(ours, aim, cores) or at(ours, EQUAL, cores), at(other, aim, cores)
@@ -102,7 +102,7 @@ def beside(ours: Row, other: Row, way: Kind, cores: int) -> dict[str, float]:
 
 
 def at(row: Row, aim: str, cores: int) -> Any:
-    """A row's measurement at a target recall, if there is one."""
+    """Return a row's measurement at a target recall, if there is one."""
     return row["cores"][f"{cores}"].get(aim, {})
 
 

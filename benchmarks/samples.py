@@ -31,13 +31,13 @@ def bundle(model: str) -> Bundle:
 
 
 def data() -> str:
-    """The name of the data set that `records` returns photos from."""
+    """Return the name of the data set that `records` returns photos from."""
     exists = Path(os.environ.get("SIGHTLINE_DATA", "nowhere"), f"{SHARD}.tar").is_file()
     return SHARD if exists else MADE_UP
 
 
 def records(count: int, distinct: int | None = None) -> list[Record]:
-    """`count` captioned photos, each with its own key; repeated after `distinct`, or if there are not enough."""
+    """Return `count` captioned photos, each with its own key; repeated after `distinct`, or if there are too few."""
     if data() == MADE_UP:
         found = made_up(min(count, distinct or count))
     else:
@@ -47,7 +47,7 @@ def records(count: int, distinct: int | None = None) -> list[Record]:
 
 
 def made_up(count: int) -> list[Record]:
-    """Synthetic JPEGs of 500 x 375 with as much detail as photos, and five captions of 6 to 14 words each."""
+    """Make JPEGs of 500 x 375 pixels with as much detail as photos, each with five captions of 6 to 14 words."""
     rng = np.random.default_rng(0)
     found = []
     for number in range(count):
@@ -61,7 +61,7 @@ def made_up(count: int) -> list[Record]:
 
 
 def captions(records: list[Record]) -> list[str]:
-    """The English captions of all records."""
+    """Return the English captions of all records."""
     return [caption for record in records for caption in record.captions_in("en")]
 
 
@@ -97,7 +97,7 @@ class Repeating:
         return getattr(self._bundle, name)
 
     def with_threads(self, threads: int = 1) -> "Repeating":
-        """The same bundle."""
+        """Return this bundle unchanged."""
         return self
 
     prefer_gpu = with_threads
@@ -125,7 +125,7 @@ def encode(bundle: Bundle, records: list[Record]) -> Encoded:
 
 
 def around(photos: Encoded, count: int, rng: np.random.Generator, bare: bool) -> Encoded:
-    """Items between two photos each, with noise and, unless `bare`, the fragments and states of the first photo."""
+    """Make items between two photos each, with noise and, unless `bare`, the first photo's fragments and states."""
     first, second = rng.integers(0, len(photos), (2, count))
     share = rng.uniform(0.5, 1.0, (count, 1)).astype(np.float32)
     vectors = share * photos.embedding[first] + (1 - share) * photos.embedding[second]
@@ -137,7 +137,7 @@ def around(photos: Encoded, count: int, rng: np.random.Generator, bare: bool) ->
 
 
 def shape_of(photos: Encoded, bare: bool = False) -> Shape:
-    """The shape of a store for items made from these photos."""
+    """Return the shape of a store for items made from these photos."""
     widths = (0, 0) if bare else tuple(0 if p is None else p.shape[-1] for p in (photos.fragments, photos.states))
     return Shape(photos.embedding.shape[1], *widths)
 

@@ -27,7 +27,7 @@ K = 20
 
 
 def service_times(photos: Encoded, queries: Any, items: int) -> dict[str, Any]:
-    """Time in milliseconds that one core takes per query over this many items, after a warm-up."""
+    """Measure the milliseconds that one core takes per query over this many items, after a warm-up."""
     with tempfile.TemporaryDirectory(prefix="sightline-scale-") as folder:
         store = LocalStore.open(Path(folder), samples.shape_of(photos, bare=True), write=True)
         samples.fill(store, photos, items, bare=True)
@@ -37,7 +37,7 @@ def service_times(photos: Encoded, queries: Any, items: int) -> dict[str, Any]:
 
 
 def collection(bundle: Bundle, photos: Encoded, items: int) -> dict[str, Any]:
-    """How long it takes to write this many items with fragments and states, and their size in bytes."""
+    """Measure the time to write this many items with fragments and states, and their size in bytes."""
     with tempfile.TemporaryDirectory(prefix="sightline-scale-") as folder:
         at = Path(folder) / "photos" / ".sightline"
         seconds = samples.make_collection(at, bundle, photos, items)

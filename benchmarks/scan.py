@@ -30,7 +30,7 @@ SECONDS = 2.0  # per measurement, at most
 
 
 def made_up(count: int, dim: int, device: str) -> tuple[Tensor, Any]:
-    """Vectors [count, dim] in float16 on the device, and queries [64, dim]."""
+    """Return the vectors [count, dim] in float16 on the device, and queries [64, dim]."""
     chance = torch.Generator(device).manual_seed(0)
 
     def around(some: int) -> Tensor:
@@ -45,7 +45,7 @@ def made_up(count: int, dim: int, device: str) -> tuple[Tensor, Any]:
 
 
 def times(run: Callable[[], object], calls: int, device: str) -> list[float]:
-    """Time of each call in milliseconds, until it ends on the device; three warm-up calls are not counted."""
+    """Return the time calls in milliseconds, until each ends on the device; three warm-up calls are not counted."""
     took: list[float] = []
     for number in range(-3, calls):
         began = time.perf_counter()
@@ -60,13 +60,13 @@ def times(run: Callable[[], object], calls: int, device: str) -> list[float]:
 
 
 def measured_bandwidth(device: str) -> float:
-    """Bytes per second of a sum over far more data than fits in caches."""
+    """Measure the bytes per second of a sum over far more data than fits in caches."""
     array = torch.ones((1 << 30) if device == "cuda" else (1 << 22), device=device)
     return array.nbytes / (min(times(lambda: array.sum(), 20, device)) / 1000)
 
 
 def searches(vectors: Tensor, queries: Any, bandwidth: float, calls: int) -> Iterator[dict[str, Any]]:
-    """Time searches for batches of queries in both dtypes, with and without a filter, and plain torch."""
+    """Yield the time searches for batches of queries in both dtypes, with and without a filter, and plain torch."""
     rows = np.flatnonzero(np.random.default_rng(0).random(len(vectors)) < 0.1)
 
     def measured(run: Callable[[], object]) -> dict[str, float]:
@@ -90,14 +90,14 @@ def searches(vectors: Tensor, queries: Any, bandwidth: float, calls: int) -> Ite
 
 
 def plain_search(vectors: Tensor, queries: Any) -> object:
-    """The simplest search in torch: compute every product in float16, and take the highest."""
+    """Search in the simplest way in torch: compute every product in float16, and take the highest."""
     asked = torch.from_numpy(queries).to(vectors.device).half()
     found = torch.topk(asked @ vectors.T, min(K, len(vectors)))
     return found.values.cpu(), found.indices.cpu()
 
 
 def is_right(scan: Scan, vectors: Tensor, queries: Any, allowed: Any = None) -> bool:
-    """Whether the first few results equal those of an exact comparison, in rows and cosines."""
+    """Return whether the first few results equal those of an exact comparison, in rows and cosines."""
     mask = torch.zeros(len(vectors), dtype=torch.bool)
     mask[slice(None) if allowed is None else torch.from_numpy(allowed)] = True
     scores, rows = scan.search(queries, K, allowed)
@@ -111,7 +111,7 @@ def is_right(scan: Scan, vectors: Tensor, queries: Any, allowed: Any = None) -> 
 
 
 def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """The ratios that have targets, at the size nearest to theirs."""
+    """Return the ratios that have targets, at the size nearest to theirs."""
     checked = [row["is_right"] for row in rows]
     found = {"share of the searches that were right": sum(checked) / len(checked)}
     size = min({row["vectors"] for row in rows}, key=lambda size: abs(size - SIZE))

@@ -67,11 +67,11 @@ class Load:
         return time.perf_counter() - self.began
 
     def is_over(self) -> bool:
-        """Whether the time is over."""
+        """Return whether the time is over."""
         return self.now() >= self.warm_up + self.seconds
 
     def row(self) -> dict[str, Any]:
-        """Everything after the warm-up; memory growth compares the last seconds with the first."""
+        """Return all measurements after the warm-up; memory growth compares the last seconds with the first."""
         times = [1000 * took for at, took in self.answers if at >= self.warm_up]
         usage = [one for one in self.usage if one[0] >= self.warm_up]
         (began, before, _), (ended, after, _) = usage[0], usage[-1]
@@ -97,13 +97,13 @@ class Server:
     process: "subprocess.Popen[str]"
 
     def usage(self) -> tuple[float, float]:
-        """CPU seconds so far, and bytes of memory in use, including pages of the collection's files."""
+        """Return the CPU seconds so far and the bytes of memory in use, including pages of the collection's files."""
         ticks = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
         return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"), memory(self.process.pid)
 
 
 def memory(pid: int) -> float:
-    """The memory in use by a process, in bytes."""
+    """Return the memory in use by a process, in bytes."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -185,7 +185,7 @@ def in_turns(at: Path, model: str, clients: int, blocks: int) -> list[dict[str, 
 
 
 def gains(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """The gain in responses per second from batching: the median over the blocks, and its spread."""
+    """Return the gain in responses per second from batching: the median over the blocks, and its spread."""
     rates = {way: np.array([row["queries_per_second"] for row in rows if row["way"] == way]) for way in WAYS}
     ratios = {way: rates[TOGETHER] / rates[way] for way in (ALONE, ONE)}
     return {

@@ -16,7 +16,7 @@ from benchmarks.provenance import RESULTS, provenance, write_result
 
 
 def options(description: str | None, model: bool = True) -> argparse.ArgumentParser:
-    """The options that every speed benchmark has."""
+    """Return the options that every speed benchmark has."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a smaller case, in a minute or so")
     parser.add_argument("--json", type=Path, help="result file; by default in benchmarks/results, or its folder quick")
@@ -31,7 +31,7 @@ def numbers(text: str) -> list[int]:
 
 
 def in_turns(ways: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """The seconds that each alternative takes in each of `rounds` rounds; they take turns, so noise affects all.
+    """Time each alternative in `rounds` rounds, in seconds; they take turns, so that noise affects all of them.
 
     An alternative may return the seconds to count; otherwise the whole call counts. Every other round runs in reverse
     order; a warm-up round is not counted.
@@ -48,19 +48,19 @@ def in_turns(ways: Mapping[str, Callable[[], object]], rounds: int) -> dict[str,
 
 
 def best(run: Callable[[], object], rounds: int) -> float:
-    """The time of the fastest of a few calls, in seconds, after a warm-up."""
+    """Return the time of the fastest of a few calls, in seconds, after a warm-up."""
     return min(in_turns({"": run}, rounds)[""])
 
 
 def seconds_of(run: Callable[[], object]) -> float:
-    """How many seconds one call takes."""
+    """Return the seconds that one call takes."""
     began = time.perf_counter()
     run()
     return time.perf_counter() - began
 
 
 def cpu_seconds_of(run: Callable[[], object]) -> float:
-    """How many seconds of CPU time one call takes, over all threads; this hardly depends on other programs."""
+    """Return how many seconds of CPU time one call takes, over all threads; this hardly depends on other programs."""
     began = time.process_time()
     run()
     return time.process_time() - began
@@ -76,7 +76,7 @@ def in_a_process(module: str, *words: str, cores: int | None = None) -> Any:
 
 
 def percentiles(milliseconds: Sequence[float]) -> dict[str, float]:
-    """The median and the 99th percentile."""
+    """Return the median and the 99th percentile."""
     p50, p99 = np.percentile(milliseconds, (50, 99)).tolist()
     return {"p50_ms": p50, "p99_ms": p99}
 

@@ -44,7 +44,7 @@ WAYS = {"at once": False, "in chunks": True}
 
 
 def run(case: Case, chunked: bool, device: str) -> dict[str, float]:
-    """The median seconds per step, and the megabytes that steps use beyond the model and the batch."""
+    """Measure the median seconds per step, and the megabytes that steps use beyond the model and the batch."""
     import torch
 
     from sightline.losses import Contrastive
@@ -92,7 +92,7 @@ def _model(case: Case) -> Any:
 
 
 def in_processes(flags: list[str], rounds: int) -> dict[str, list[dict[str, float]]]:
-    """Run with and without chunks, each time in its own process; flags: the options of this one."""
+    """Run with and without chunks, each in its own process; flags: the options of this process."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in WAYS}
     for number in range(rounds):
         for name in WAYS if number % 2 else reversed(WAYS):
@@ -101,7 +101,7 @@ def in_processes(flags: list[str], rounds: int) -> dict[str, list[dict[str, floa
 
 
 def summary(case: Case, found: dict[str, list[dict[str, float]]]) -> tuple[list[Any], dict[str, float]]:
-    """The result rows, the cost of chunks in steps per second, and their gain in memory."""
+    """Return the result rows, the cost of chunks in steps per second, and their gain in memory."""
     rows = []
     for name in WAYS:
         row: dict[str, Any] = {"model": case.name, "batch": case.batch, "encoded": name}

@@ -24,7 +24,7 @@ ABILITIES = {
 
 
 def card(folder: Path, words: str) -> str:
-    """The card of the bundle in a folder."""
+    """Return the card of the bundle in a folder."""
     spec = read_spec(folder)
     add_on = read_languages(folder, identity(spec))
     title, _, rest = words.strip().partition("\n")
@@ -65,7 +65,7 @@ def _facts(folder: Path, spec: BundleSpec, add_on: LanguagesSpec | None) -> Iter
 
 
 def results_of(spec: BundleSpec) -> str:
-    """The results of a bundle as tables."""
+    """Return the results of a bundle as tables."""
     if not spec.results:
         return "Not measured yet: `sightline eval` does that."
     words = (

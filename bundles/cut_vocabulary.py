@@ -27,7 +27,7 @@ _BATCH = 20_000
 
 
 def pieces_to_keep(tokenizer: dict[str, Any], counts: Counter[int], most: int) -> list[int]:
-    """The ids to keep, in their old order: special tokens, single letters, then the most frequent pieces."""
+    """Return the ids to keep, in their old order: special tokens, single letters, then the most frequent pieces."""
     vocabulary = tokenizer["model"]["vocab"]
     special = [token["id"] for token in tokenizer.get("added_tokens", ())]
     keep = dict.fromkeys([*special, tokenizer["model"]["unk_id"]])
@@ -41,12 +41,12 @@ def pieces_to_keep(tokenizer: dict[str, Any], counts: Counter[int], most: int) -
 
 
 def _is_letter(piece: str) -> bool:
-    """Whether a piece is one character, but not of a script with thousands of them."""
+    """Return whether a piece is one character, but not of a script with thousands of them."""
     return len(piece) == 1 and not unicodedata.name(piece, "").startswith(("CJK", "HANGUL"))
 
 
 def cut_tokenizer(tokenizer: dict[str, Any], keep: Sequence[int]) -> dict[str, Any]:
-    """The tokenizer with only these pieces, renumbered."""
+    """Return the tokenizer with only these pieces, renumbered."""
     new = {old: number for number, old in enumerate(keep)}
     cut = json.loads(json.dumps(tokenizer))
     cut["model"]["vocab"] = [tokenizer["model"]["vocab"][old] for old in keep]
@@ -58,7 +58,7 @@ def cut_tokenizer(tokenizer: dict[str, Any], keep: Sequence[int]) -> dict[str, A
 
 
 def count_pieces(tokenizer: tokenizers.Tokenizer, texts: Iterable[tuple[str, int]]) -> Counter[int]:
-    """How often each piece occurs; texts: each with its weight."""
+    """Return how often each piece occurs; texts: each with its weight."""
     counts: Counter[int] = Counter()
     waiting: dict[int, list[str]] = {}
     for text, weight in texts:

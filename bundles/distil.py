@@ -44,7 +44,7 @@ class TeacherGraph:
 
 
 def decoded(records: Sequence[Record], preprocess: Preprocess, device: torch.device, kept: Path | None) -> Tensor:
-    """Pixels of all images, uint8 [images, 3, size, size], on a device.
+    """Return the pixels of all images, uint8 [images, 3, size, size], on a device.
 
     kept: a file (`.npy`) that they are read from, or written to if it does not exist.
     """
@@ -53,7 +53,7 @@ def decoded(records: Sequence[Record], preprocess: Preprocess, device: torch.dev
     if kept is not None and kept.exists():
         found = np.load(kept, mmap_mode="r")
         if found.shape != (len(records), size, size, 3):
-            raise DataError(f"{kept}: has the images of another run", "Remove it.")
+            raise DataError(f"{kept}: contains the images of another run", "Delete it.")
         for start in range(0, len(records), 8 * _CHUNK):
             rows = torch.from_numpy(np.array(found[start : start + 8 * _CHUNK])).to(device)
             pixels[start : start + 8 * _CHUNK] = rows.permute(0, 3, 1, 2)
@@ -71,7 +71,7 @@ def decoded(records: Sequence[Record], preprocess: Preprocess, device: torch.dev
 def taught_images(
     teacher: TeacherGraph, pixels: Tensor, preprocess: Preprocess, parts: Sequence[str], batch: int = _CHUNK
 ) -> dict[str, Tensor]:
-    """The teacher's outputs for all images, in half precision on their device."""
+    """Return the teacher's outputs for all images, in half precision on their device."""
     found: dict[str, Tensor] = {}
     for start in range(0, len(pixels), batch):
         seen = teacher(pixels=normalised(pixels[start : start + batch], preprocess))
@@ -98,7 +98,7 @@ class TaughtTexts:
     length: Tensor
 
     def padded(self, rows: Tensor, part: str = "states") -> tuple[Tensor, Tensor]:
-        """States (or fragments) [rows, n, dim] of texts and their mask [rows, n]."""
+        """Return the states or fragments [rows, n, dim] of texts, and their mask [rows, n]."""
         values: Tensor = getattr(self, part)
         length = self.length[rows]
         places = torch.arange(int(length.max()), device=rows.device)
@@ -117,7 +117,7 @@ def taught_texts(
     words: bool = True,
     batch: int = 1024,
 ) -> TaughtTexts:
-    """The teacher's outputs for texts. words: whether to keep states and fragments too."""
+    """Return the teacher's outputs for texts. words: whether to keep states and fragments too."""
     tokens = tokenizer(texts)
     lengths = tokens.mask.sum(1)
     embedding: Tensor | None = None
@@ -152,12 +152,12 @@ def taught_texts(
 
 
 def away(student: Tensor, teacher: Tensor) -> Tensor:
-    """The mean of 1 - cosine over the last axis."""
+    """Return the mean of 1 - cosine over the last axis."""
     return (1 - F.cosine_similarity(student, teacher.float(), dim=-1)).mean()
 
 
 def same_order(student: Tensor, teacher: Tensor, anchors: Tensor, temperature: float, alone: bool = False) -> Tensor:
-    """How much the student's similarities to anchors differ from the teacher's: KL divergence of their softmax.
+    """Return how much the student's similarities to anchors differ from the teacher's: KL divergence of their softmax.
 
     student, teacher: [items, dim]; anchors: [anchors, dim], all of unit length. alone: the anchors are the teacher's
     items themselves; the similarity of an item to itself is left out.
@@ -179,7 +179,7 @@ class Average:
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
-        """Add the current weights."""
+        """Add the current weights to the average."""
         self._steps += 1
         decay = min(self._decay, self._steps / (10 + self._steps))
         mine, new = [], []
@@ -222,7 +222,7 @@ def set_rate(optimizer: torch.optim.Optimizer, factor: float) -> None:
 def new_optimizer(
     encoder: nn.Module, heads: nn.Module, rate: float, head_rate: float, weight_decay: float, layer_decay: float = 1.0
 ) -> torch.optim.AdamW:
-    """AdamW for an encoder and new heads; vectors are not decayed.
+    """Return AdamW for an encoder and new heads, without weight decay for vectors.
 
     layer_decay: the ratio of a layer's rate to that of the layer above it. A pretrained encoder that learns fast in all
     layers forgets what it knew before the heads have learned anything.
@@ -277,7 +277,7 @@ def fit(
 
 @torch.no_grad()
 def recalls(texts: Tensor, images: Tensor, owners: Int64Array) -> dict[str, float]:
-    """R@1, 5, 10 in both directions, and their sum, from unit vectors; owners: the image of each text."""
+    """Compute R@1, R@5 and R@10 in both directions, and their sum, for unit vectors; owners: each text's image."""
     scores = texts.float() @ images.float().T
     own = torch.from_numpy(owners).to(scores.device)
     right = scores.gather(1, own[:, None])

@@ -137,7 +137,7 @@ class TeachingData:
         self._next += count
 
     def batch(self, count: int, random: np.random.Generator) -> tuple[Source, Tensor, Tensor]:
-        """Images of one source, and a caption of each: rows [count], rows of captions [count], -1 for none."""
+        """Draw images of one source, and a caption of each: rows [count], and rows of captions [count], -1 for none."""
         sizes = np.array([len(one.images) for one in self.sources], dtype=float)
         source = self.sources[random.choice(len(sizes), p=sizes / sizes.sum())]
         chosen = random.choice(len(source.images), min(count, len(source.images)), replace=False)
@@ -147,7 +147,7 @@ class TeachingData:
 
     @torch.no_grad()
     def shown(self, rows: Tensor) -> Tensor:
-        """The current views of these images as the student sees them: normalised, with slightly changed colours."""
+        """Return the current views of these images for the student: normalised, with slightly changed colours."""
         seen = cropped(self.pixels[rows].float(), self.views.boxes[rows], self.views.mirrored[rows])
         factors = 1 + _COLOUR * (2 * torch.rand(len(rows), 3, device=self.device) - 1)
         return normalised(coloured(seen, factors, 255.0), self.preprocess)
@@ -156,7 +156,7 @@ class TeachingData:
 def losses(
     teaching: TeachingData, out: StudentOutput, source: Source, rows: Tensor, captions: Tensor, anchors: int
 ) -> dict[str, Tensor]:
-    """The losses of a batch by name."""
+    """Return the losses of a batch by name."""
     seen = {part: values[rows].float() for part, values in teaching.views.seen.items()}
     texts, described = teaching.texts.embedding, captions >= 0
     others = texts[torch.randint(len(texts), (anchors,), device=rows.device)]
@@ -187,7 +187,7 @@ class Validation:
 
     @torch.no_grad()
     def measured(self, student: torch.nn.Module, teaching: TeachingData) -> dict[str, float]:
-        """Recalls of the embeddings; for names, how often the right name ranks first."""
+        """Return the recalls of the embeddings; for names, how often the right name ranks first."""
         device = self.pixels.device
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             parts = [
@@ -202,7 +202,7 @@ class Validation:
 
 
 def validations(teaching: TeachingData, folder: Path, spec: BundleSpec, data: Path) -> list[Validation]:
-    """Flickr8k val by its captions, and names-val by its names."""
+    """Return the validation sets: Flickr8k val with its captions, and names-val with its names."""
     tokenizer = Tokenizer.open(folder / spec.text.tokenizer, spec.text.max_length, spec.text.pad_id)
     graph = TeacherGraph(folder / "text.onnx", teaching.device)
     found = []
@@ -225,7 +225,7 @@ def validations(teaching: TeachingData, folder: Path, spec: BundleSpec, data: Pa
 
 
 def new_student(start: str, shape: StudentShape, activation: str, random: bool) -> ImageStudent:
-    """A student with the weights in a folder, or with random weights."""
+    """Return a student with the weights in a folder, or with random weights."""
     config = AutoConfig.from_pretrained(start, hidden_act=activation)
     if random:
         encoder = AutoModel.from_config(config, dtype=torch.float32)
@@ -233,7 +233,7 @@ def new_student(start: str, shape: StudentShape, activation: str, random: bool) 
         encoder, report = AutoModel.from_pretrained(start, config=config, dtype=torch.float32, output_loading_info=True)
         missing = [name for name in report["missing_keys"] if not name.startswith("pooler.")]
         if missing:
-            raise DataError(f"{start}: has no {missing[0]}, and lacks {len(missing)} weights in all")
+            raise DataError(f"{start}: {len(missing)} weights are missing, such as {missing[0]}")
     encoder.pooler = None
     return ImageStudent(encoder, shape)
 
@@ -264,7 +264,7 @@ def train(args: argparse.Namespace, teaching: TeachingData, found: list[Validati
 
 
 def options() -> argparse.ArgumentParser:
-    """The command-line options of a run."""
+    """Return the command-line options of a run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--start", required=True, help="folder with the initial weights of the student's encoder")

@@ -29,7 +29,7 @@ _IS_TEST = 3  # every third stamp is for testing
 
 
 def captions(data: Path, *shards: str) -> Iterator[tuple[str, str]]:
-    """The captions in shards, each with its language."""
+    """Yield the captions in shards, each with its language."""
     for pattern in shards:
         for _, facts in sources.records(data, pattern):
             for lang, texts in facts["captions"].items():
@@ -37,7 +37,7 @@ def captions(data: Path, *shards: str) -> Iterator[tuple[str, str]]:
 
 
 def stamps(debian: Path, test: bool) -> Iterator[tuple[str, str]]:
-    """Descriptions of the stamps of a paint program for children, in many languages; a third are for testing."""
+    """Return descriptions of the stamps of a children's paint program, in many languages; a third are for testing."""
     for path, english, others in sources.stamps(debian):
         if (zlib.crc32(path.stem.encode()) % _IS_TEST == 0) == test:
             yield "en", english
@@ -45,7 +45,7 @@ def stamps(debian: Path, test: bool) -> Iterator[tuple[str, str]]:
 
 
 def prose(debian: Path) -> Iterator[tuple[str, str]]:
-    """The sentences of a handbook and of manual pages."""
+    """Yield the sentences of a handbook and of manual pages."""
     for path in sorted((debian / "usr/share/doc/debian-handbook/html").glob("*/*.html")):
         lang = _language(path.parent.name)
         plain = html.unescape(_TAG.sub(" ", path.read_text(encoding="utf-8", errors="replace")))
@@ -58,7 +58,7 @@ def prose(debian: Path) -> Iterator[tuple[str, str]]:
 
 
 def dictionaries(debian: Path) -> Iterator[tuple[str, str]]:
-    """The words of bilingual dictionaries, and those of spelling checkers."""
+    """Yield the words of bilingual dictionaries, and those of spelling checkers."""
     for source, target, path in sources.freedict(debian):
         words = [row.split("\t")[0] for row in sources.rows(path)]
         lang = "en" if source == "eng" else _THREE_LETTERS.get(source, source)

@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def gathered(data: Path, debian: Path, rng: random.Random) -> dict[str, dict[str, list[str]]]:
-    """All texts by language and kind of source."""
+    """Return all texts by language and kind of source."""
     found: dict[str, dict[str, list[str]]] = {lang: defaultdict(list) for lang in sources.LANGUAGES}
     kinds = {
         "captions": sources.captions(data, *SHARDS),
@@ -80,14 +80,14 @@ def gathered(data: Path, debian: Path, rng: random.Random) -> dict[str, dict[str
 
 
 def is_written(text: str, lang: str) -> bool:
-    """Whether a text has letters and, if its language is not written in Latin script, mostly non-Latin ones."""
+    """Return whether a text has letters and, if its language is not written in Latin script, mostly non-Latin ones."""
     latin = sum(letter.isascii() and letter.isalpha() for letter in text)
     others = sum(letter.isalpha() for letter in text) - latin
     return others > latin if lang in ("ru", "uk", "bg", "ar", "fa", "zh", "ja") else latin + others > 1
 
 
 def sampled(texts: dict[str, list[str]], rng: random.Random) -> Iterator[str]:
-    """Pieces of text as short as queries: one to eight words, or up to twelve characters in Chinese and Japanese."""
+    """Yield pieces of text as short as queries: one to eight words, or up to twelve Chinese or Japanese characters."""
     kinds = [kind for kind in SHARES if texts.get(kind)]
     for kind in rng.choices(kinds, [SHARES[kind] for kind in kinds], k=PIECES):
         words = rng.choice(texts[kind]).split()
@@ -101,12 +101,12 @@ def sampled(texts: dict[str, list[str]], rng: random.Random) -> Iterator[str]:
 
 
 def without_accents(text: str) -> str:
-    """A text without its accents, as typed on a keyboard that has none."""
+    """Return a text without its accents, as typed on a keyboard that has none."""
     return "".join(one for one in unicodedata.normalize("NFD", text) if not unicodedata.combining(one))
 
 
 def trained(rows: Sequence[list[int]], labels: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Weights [rows, languages] and bias [languages] of a linear classifier on a text's mean features."""
+    """Return the weights [rows, languages] and bias [languages] of a linear classifier on a text's mean features."""
     torch.manual_seed(SEED)
     bag = torch.nn.EmbeddingBag(ROWS, len(sources.LANGUAGES), mode="sum")
     torch.nn.init.zeros_(bag.weight)

@@ -93,7 +93,7 @@ class Lines:
 
 
 def read_lines(folder: Path, words: Words) -> list[dict[str, object]]:
-    """The lines of all files; from dictionaries, only those whose English words the bundle knows."""
+    """Return the lines of all files; from dictionaries, only those whose English words the bundle knows."""
     found = []
     for path in sorted(folder.glob("*.jsonl.gz")):
         if path.name.startswith("held"):
@@ -107,12 +107,12 @@ def read_lines(folder: Path, words: Words) -> list[dict[str, object]]:
 
 
 def kind_of(source: str) -> str:
-    """The kind of a source: "captions", "sentences", "words" or "english"."""
+    """Return the kind of a source: "captions", "sentences", "words" or "english"."""
     return next((kind for kind, (_, names) in KINDS.items() if source in names), "captions")
 
 
 def grouped(lines: Sequence[dict[str, object]], more: Mapping[str, float]) -> list[tuple[float, np.ndarray]]:
-    """The rows of each kind and language, with their share in a batch.
+    """Return the rows of each kind and language, with their share in a batch.
 
     more: factors for the shares, by kind or by language; the other languages of a kind get less.
     """
@@ -167,20 +167,20 @@ class TeachingData:
         self.counts = Counter((kind_of(str(line["source"])), str(line["lang"])) for line in lines)
 
     def _photo_texts(self) -> Tensor:
-        """For each image, the mean of the teacher's embeddings of the captions that are paired with it."""
+        """Return, for each image, the mean of the teacher's embeddings of the captions paired with it."""
         total = torch.zeros(self.images["embedding"].shape, device=self.device)
         paired = self.lines.image >= 0
         total.index_add_(0, self.lines.image[paired], self.texts.embedding[self.lines.english[paired]].float())
         return F.normalize(total, dim=-1)
 
     def target(self, rows: Tensor) -> Tensor:
-        """The embeddings to learn: of the English texts or, for loose lines, the mean of their photo's captions."""
+        """Return the embeddings to learn: of the English text or, for loose lines, the mean of the photo's captions."""
         photo = self.lines.image[rows]
         by_photo = (self.lines.loose[rows] & (photo >= 0))[:, None]
         return torch.where(by_photo, self.photo_text[photo], self.texts.embedding[self.lines.english[rows]].float())
 
     def tokens(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Token ids [texts, n] of the student and the number of tokens [texts]."""
+        """Return the token ids [texts, n] of the student and the number of tokens [texts]."""
         parts = [self.tokenizer(texts[start : start + 4096]) for start in range(0, len(texts), 4096)]
         longest = max(part.ids.shape[1] for part in parts)
         ids = np.full((len(texts), longest), self.tokenizer.pad_id, dtype=np.int32)
@@ -190,7 +190,7 @@ class TeachingData:
         return torch.from_numpy(ids).to(self.device), torch.from_numpy(length).to(self.device)
 
     def batch(self, count: int, random: np.random.Generator) -> Tensor:
-        """Rows of lines, of all kinds and languages."""
+        """Return the rows of lines, of all kinds and languages."""
         shares = np.array([share for share, _ in self.lines.groups])
         drawn = random.multinomial(count, shares / shares.sum())
         chosen = [
@@ -199,7 +199,7 @@ class TeachingData:
         return torch.from_numpy(np.concatenate(chosen)).to(self.device)
 
     def read(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Token ids and mask of these lines, padded to the longest."""
+        """Return the token ids and mask of these lines, padded to the longest."""
         length = self.lines.length[rows]
         longest = int(length.max())
         places = torch.arange(longest, device=rows.device)
@@ -207,7 +207,7 @@ class TeachingData:
 
 
 def _image_name(record: Record) -> str:
-    """The name of a photo in parallel text."""
+    """Return the name of a photo in parallel text."""
     key = record.key.rsplit("/", 1)[-1]
     return f"coco/{int(key)}" if key.isdigit() else f"flickr8k/{key}"
 
@@ -215,7 +215,7 @@ def _image_name(record: Record) -> str:
 def losses(
     teaching: TeachingData, out: StudentOutput, mask: Tensor, rows: Tensor, anchors: int, pairs: int
 ) -> dict[str, Tensor]:
-    """The losses of a batch by name."""
+    """Return the losses of a batch by name."""
     lines, pool = teaching.lines, teaching.images["embedding"]
     photo, target = lines.image[rows], teaching.target(rows)
     shown = torch.randint(len(pool), (anchors,), device=rows.device)
@@ -237,7 +237,7 @@ def losses(
 def pair_losses(
     teaching: TeachingData, out: StudentOutput, mask: Tensor, rows: Tensor, shown: Tensor, pairs: int
 ) -> dict[str, Tensor]:
-    """Losses on scores by the matcher and by late interaction, for some texts with two near images and a random one."""
+    """Return losses on matcher and late-interaction scores, for some texts with two near images and a random one."""
     some = torch.randperm(len(rows), device=rows.device)[:pairs]
     some = some[~teaching.lines.loose[rows[some]]]
     english, photo = teaching.lines.english[rows[some]], teaching.lines.image[rows[some]]
@@ -267,14 +267,14 @@ def pair_losses(
 
 
 def late(words: Tensor, mask: Tensor, parts: Tensor) -> Tensor:
-    """For each pair, the mean over words of the cosine with the nearest part of the image."""
+    """Return, for each pair, the mean over words of the cosine with the nearest part of the image."""
     best = (words @ parts.transpose(1, 2)).amax(-1) * mask
     return best.sum(1) / mask.sum(1)
 
 
 @torch.no_grad()
 def encoded(student: TextStudent, teaching: TeachingData, texts: Sequence[str], batch: int = 1024) -> Tensor:
-    """Embeddings of texts by the student."""
+    """Return the embeddings of texts by the student."""
     ids, length = teaching.tokens(texts)
     places, found = torch.arange(ids.shape[1], device=ids.device), []
     for start in range(0, len(texts), batch):
@@ -292,7 +292,7 @@ class Validation:
     captions: dict[str, tuple[list[str], np.ndarray]]
 
     def measured(self, student: TextStudent, teaching: TeachingData) -> dict[str, float]:
-        """The mean recall in each language; "en" is measured with the teacher's own text graph."""
+        """Return the mean recall in each language; "en" is measured with the teacher's own text graph."""
         found = {}
         for lang, (texts, owners) in self.captions.items():
             present, renamed = np.unique(owners, return_inverse=True)
@@ -348,10 +348,10 @@ def train(args: argparse.Namespace, teaching: TeachingData, test: Validation) ->
 
 
 def _factors(text: str) -> dict[str, float]:
-    """Factors by name: "zh=2,words=1.5"."""
+    """Parse factors by name, such as "zh=2,words=1.5"."""
     found = {name: float(factor) for name, _, factor in (part.partition("=") for part in text.split(","))}
     if wrong := [name for name, factor in found.items() if factor <= 0 or (name not in KINDS and len(name) != 2)]:
-        raise ValueError(f"not a language or kind with a factor above 0: {wrong}")
+        raise ValueError(f"unknown language or kind, or a factor that is not above 0: {wrong}")
     return found
 
 

@@ -104,7 +104,7 @@ def main() -> None:
 
 
 def student_of(start: Path, run: Path) -> TextStudent:
-    """The trained student."""
+    """Return the trained student."""
     weights = torch.load(run / "student.pt", map_location="cpu", weights_only=True)
     shape = StudentShape(*(weights[f"heads.{part}.weight"].shape[0] for part in ("embedding", "fragments", "states.2")))
     encoder = AutoModel.from_config(AutoConfig.from_pretrained(start), dtype=torch.float32)
@@ -115,7 +115,7 @@ def student_of(start: Path, run: Path) -> TextStudent:
 
 
 def word_lists(lines: Sequence[Mapping[str, object]]) -> dict[str, list[str]]:
-    """The most frequent words of each language that puts spaces between words."""
+    """Return the most frequent words of each language that puts spaces between words."""
     texts: dict[str, list[str]] = defaultdict(list)
     for line in lines:
         if line["lang"] not in UNSPACED:
@@ -124,7 +124,7 @@ def word_lists(lines: Sequence[Mapping[str, object]]) -> dict[str, list[str]]:
 
 
 def dictionary(lines: Sequence[Mapping[str, object]]) -> dict[str, dict[str, str]]:
-    """For each English word, its translations by language: the first that a dictionary gives."""
+    """Return, for each English word, its translations by language: the first that a dictionary gives."""
     found: dict[str, dict[str, str]] = defaultdict(dict)
     for line in lines:
         if kind_of(str(line["source"])) == "words":
@@ -133,7 +133,7 @@ def dictionary(lines: Sequence[Mapping[str, object]]) -> dict[str, dict[str, str
 
 
 def _bare(text: str) -> str:
-    """A noun without an article."""
+    """Return a noun without an article."""
     words = text.lower().split()
     return " ".join(words[1:] if words[:1] in (["a"], ["an"], ["the"]) else words)
 
@@ -190,7 +190,7 @@ class _AllWords:
         self._words, self._language = words, dict[str, str]()
 
     def learn(self, queries: Sequence[tuple[str, JudgedQuery]]) -> None:
-        """Remember the language of each query."""
+        """Record the language of each query."""
         self._language |= {query.text: lang for lang, query in queries}
 
     def familiarity(self, text: str) -> float:
@@ -201,7 +201,7 @@ class _AllWords:
 def in_languages(
     records: Sequence[Record], translations: Mapping[str, Mapping[str, str]], languages: Sequence[str]
 ) -> Iterator[tuple[str, TruthQuery]]:
-    """Queries with their languages: nouns and names translated, and for each sentence a caption of the same image.
+    """Return queries with their languages: translated nouns and names, and for each sentence a caption of its image.
 
     Other images known to show an English sentence are left out: a caption in another language may say something else.
     """
@@ -246,7 +246,7 @@ def test(model: Model, data: Path, text: Path, languages: Sequence[str], tests: 
 
 
 def cold(rounds: int = 9) -> Iterator[dict[str, Any]]:
-    """The median CPU time of a search from the command line, alternating between English and German."""
+    """Yield the median CPU time of a search from the command line, alternating between English and German."""
     queries = {"en": "a cat in a box", "de": "eine Katze in einer Kiste"}
     seconds: dict[str, list[float]] = {lang: [] for lang in queries}
     with tempfile.TemporaryDirectory() as folder:
@@ -263,7 +263,7 @@ def cold(rounds: int = 9) -> Iterator[dict[str, Any]]:
 
 
 def captions(model: Model, data: Path, languages: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Recalls of Flickr8k test in its languages by embeddings, beside the English captions of the same images."""
+    """Measure recalls of Flickr8k test by language, by embeddings, and of the English captions of the same images."""
     records = read_all([str(data / "flickr8k-test.tar")])
     shared = SharedImages(model, [record.image for record in records], Needs(), 20)
     for lang in FLICKR8K:
@@ -274,7 +274,7 @@ def captions(model: Model, data: Path, languages: Sequence[str]) -> Iterator[dic
 
 
 def stamps(model: Model, text: Path, languages: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """R@5 of held-out stamps of Tux Paint by their sentence in each language, by embeddings."""
+    """Measure R@5 of the held-out Tux Paint stamps by their sentence in each language, by embeddings."""
     held = _held(text / "held-stamps.jsonl.gz")
     pictures = [ImageFile(text / str(one["picture"])) for one in held]
     images, _ = encode_images(model, pictures, Needs(), 20, None, None)
@@ -287,7 +287,7 @@ def stamps(model: Model, text: Path, languages: Sequence[str]) -> Iterator[dict[
 
 
 def nouns(model: Model, data: Path, text: Path, languages: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """For held-out nouns: whether an image of it is among the five nearest of names-val, by embeddings."""
+    """Measure how often an image of a held-out noun is among the five nearest of names-val, by embeddings."""
     records = read_all([str(data / "names-val.tar")])
     images, _ = encode_images(model, [record.image for record in records], Needs(), 20, None, None)
     labels = np.array([_bare(record.label or "") for record in records])

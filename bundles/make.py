@@ -110,12 +110,12 @@ class ModelBuild:
             raise OutOfTimeError(f"{path.name} stopped, saved") from None
 
     def _terms(self, described: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """The terms of everything that the runs used; missing terms are an error."""
+        """Return the terms of everything that the runs used; missing terms are an error."""
         sources = {name for run in described.values() for name in run["sources"]}
         weights = {one["name"] for run in described.values() for one in run["initial_weights"].values()} - {"best"}
         for kind, used, known in (("terms", sources, self.asked.terms), ("licences", weights, self.asked.licences)):
             if lacking := sorted(used - set(known)):
-                raise RecipeError(f"{self.file}: {kind} says nothing of {', '.join(lacking)}", "Add what holds for it.")
+                raise RecipeError(f"{self.file}: {kind} does not mention {', '.join(lacking)}", "Add it to that table.")
         return {
             "licences": {name: self.asked.licences[name] for name in ("model", *sorted(weights))},
             "terms_of_data": {name: self.asked.terms[name] for name in sorted(sources)},
@@ -185,7 +185,7 @@ class ModelBuild:
 
 
 def _captions(recipes: Sequence[Recipe]) -> Iterator[str]:
-    """All captions that the recipes train on."""
+    """Yield all captions that the recipes train on."""
     data = [recipe.data for recipe in recipes]
     langs = {lang for one in data for lang in ((one.lang,) if isinstance(one.lang, str) else one.lang)}
     shards = [shard for one in data for shard in (*one.train, *(s for source in one.sources for s in source.train))]
@@ -195,7 +195,7 @@ def _captions(recipes: Sequence[Recipe]) -> Iterator[str]:
 
 
 def _described(path: Path, run: RunFolder) -> dict[str, Any]:
-    """The provenance of a run, with the hash of its recipe and its validation result."""
+    """Return the provenance of a run, with the hash of its recipe and its validation result."""
     found = run.validation() or {}
     sets = {name: one.get("rSum", one.get("names")) for name, one in found.get("sets", {}).items()}
     recipe = {"file": f"{path.parent.name}/{path.name}", "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
@@ -223,7 +223,7 @@ def main() -> None:
     try:
         build.make()
     except OutOfTimeError as error:
-        raise SystemExit(f"{error}: out of time. The same command goes on from here.") from None
+        raise SystemExit(f"{error}: out of time. Run the same command again to continue.") from None
 
 
 if __name__ == "__main__":

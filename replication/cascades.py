@@ -47,7 +47,7 @@ class Cascades:
         self._logits = PairScores(self._match)
 
     def embed(self, enlarged: bool = False) -> Evaluation:
-        """Rank by embedding alone; enlarged: among the distractors, too."""
+        """Rank by embedding alone; enlarged: also search among the distractors."""
         ranks = ranks_from_embeddings(self.texts, self._gallery(enlarged), self.questions.image_of)
         return self._evaluation(ranks, enlarged)
 
@@ -65,7 +65,7 @@ class Cascades:
         return self._evaluation((to_image, to_text), enlarged, stages=stages, fusion=fusion, weight=weighted)
 
     def match_everything(self) -> Evaluation:
-        """Rank by matching every pair, without a first stage: paper 1's CE."""
+        """Rank by matching every pair, without a first stage, as paper 1's CE does."""
         texts, images = len(self.texts), len(self.questions.images)
         pairs = np.arange(texts * images)
         scores = self._match(pairs // images, pairs % images).reshape(texts, images)
@@ -86,7 +86,7 @@ class Cascades:
 
     @torch.inference_mode()
     def _match(self, text: Int64Array, image: Int64Array, batch: int = 4096) -> Float32Array:
-        """The logits of pairs, given by index; short texts come first, to keep padding low."""
+        """Return the logits of pairs, given by index; short texts come first, to keep padding low."""
         if self.matcher is None:
             raise ValueError("no matcher was given")
         (words, mask), (seen, seen_mask) = self._states

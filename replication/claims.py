@@ -33,7 +33,7 @@ CLAIMS = Path(__file__).with_name("claims.toml")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on a claim; gain: that of the comparison least in its favour; reported: the gain in the paper."""
+    """The verdict on a claim; gain: the gain of its least favourable comparison; reported: the gain in the paper."""
 
     claim: Mapping[str, Any]
     verdict: str
@@ -43,13 +43,13 @@ class Verdict:
 
 
 def read_papers(path: Path = CLAIMS) -> list[dict[str, Any]]:
-    """Every paper: `name`, `title`, `url`, `reported` recalls by system, and `claims`."""
+    """Return every paper: `name`, `title`, `url`, `reported` recalls by system, and `claims`."""
     papers: list[dict[str, Any]] = tomllib.loads(path.read_text(encoding="utf-8"))["papers"]
     return papers
 
 
 def judge(paper: Mapping[str, Any], systems: Systems) -> list[Verdict]:
-    """The verdict on each claim of a paper; a premise must come before the claims that need it."""
+    """Return the verdict on each claim of a paper; a premise must come before the claims that need it."""
     verdicts: dict[str, Verdict] = {}
     for claim in paper["claims"]:
         verdicts[claim.get("id", claim["text"])] = _judged(claim, paper, systems, verdicts)
@@ -91,7 +91,7 @@ def decide(gain: Estimate, on_par: float = 0.0) -> str:
 
 
 def tally(verdicts: Iterable[Verdict]) -> list[int]:
-    """The numbers of claims that were tested, held, did not hold, are undecided, and are not testable."""
+    """Return the numbers of claims that were tested, held, did not hold, are undecided, and are not testable."""
     counts = Counter(one.verdict for one in verdicts)
     found = [counts[verdict] for verdict in (HELD, NOT_HELD, UNDECIDED)]
     return [sum(found), *found, counts[NOT_TESTABLE]]
@@ -102,7 +102,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _gain(systems: Systems, better: str, worse: str | float, metric: str) -> Estimate:
-    """The gain of a system over another or, if `better` is a percentage (`A / B`), over a system or a constant."""
+    """Return the gain over another system or, if `better` is a percentage (`A / B`), over a system or a constant."""
     if not isinstance(worse, str):
         share = _percent(systems, better, metric)
         return share.minus(Estimate(dict.fromkeys(share.by_seed, worse), dict.fromkeys(share.by_seed, (worse, worse))))
@@ -117,7 +117,7 @@ def _percent(systems: Systems, pair: str, metric: str) -> Estimate:
 
 
 def _reported(paper: Mapping[str, Any], better: str, worse: Any, metric: str) -> float | None:
-    """The paper's own gain in the sum of its reported recalls, or in one of the six recalls."""
+    """Return the paper's own gain in the sum of its reported recalls, or in one of the six recalls."""
     rows = paper.get("reported", {})
     if better not in rows or worse not in rows:
         return None

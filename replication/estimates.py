@@ -40,15 +40,15 @@ class Estimate:
         return self.mean - half, self.mean + half
 
     def minus(self, other: "Estimate") -> "Estimate":
-        """The difference for every seed that both have; bootstrap intervals are combined assuming the worst case."""
+        """Return the difference for each common seed; bootstrap intervals are combined assuming the worst case."""
         return self._with(other, lambda own, rival: own - rival)
 
     def percent_of(self, other: "Estimate") -> "Estimate":
-        """The ratio of positive numbers in percent, computed in the same way as `minus`."""
+        """Return the ratio of positive numbers in percent, computed in the same way as `minus`."""
         return self._with(other, lambda own, rival: 100 * own / rival if rival else math.inf)
 
     def _with(self, other: "Estimate", combine: Callable[[float, float], float]) -> "Estimate":
-        """Combine seed by seed; `combine` must increase with its first argument and decrease with its second."""
+        """Combine estimates by seed; `combine` must increase with its first argument and decrease with its second."""
         seeds = sorted(self.by_seed.keys() & other.by_seed.keys())
         values = {seed: combine(self.by_seed[seed], other.by_seed[seed]) for seed in seeds}
         intervals = {}

@@ -19,7 +19,7 @@ Recalls = dict[str, dict[str, dict[str, float]]]
 def average_similarities(
     texts: FloatArray, images: FloatArray, image_of: Int64Array
 ) -> tuple[Float64Array, Float64Array]:
-    """The average similarity of each caption to other images, and of each query image to other images' captions.
+    """Return the average similarity of each caption to other images, and of each query image to other images' captions.
 
     texts: [captions, dim]; images: [images, dim]; image_of: [captions], as in `metrics`. Since similarities are dot
     products, each average is a single product with a sum of vectors.

@@ -72,7 +72,7 @@ class Bench:
         self.distractors = read_all([f"{data}/coco-distractors.tar", f"{data}/coco-val.tar"])
 
     def pretrained(self, multilingual: bool) -> Path:
-        """The folder of the pre-trained model, which is trained if it does not exist."""
+        """Return the folder of the pre-trained model, which is trained if it does not exist."""
         out = self.work / f"pretrain-{self.features}{'-languages' if multilingual else ''}"
         more = MULTILINGUAL if multilingual else []
         train_once("pretrain", [*FEATURES[self.features], *more, *self.brief, *self.changes], out)
@@ -88,13 +88,13 @@ class Bench:
         return TorchModel.open(out / "best", name=out.name), cost
 
     def cascades(self, embedder: TorchModel, matcher: TorchModel | None, lang: str, enlarged: bool) -> Cascades:
-        """The test set in a language, encoded by these models; with distractors if `enlarged`."""
+        """Return the test set in a language, encoded by these models; with distractors if `enlarged`."""
         others = self.distractors if enlarged else []
         return Cascades(embedder, matcher, self.records, others, f"flickr8k-{self.split}", lang)
 
 
 def halved(folder: Path) -> Path:
-    """A copy of a checkpoint without every second layer of its transformer (paper 1, figure 4)."""
+    """Return a copy of a checkpoint without every second layer of its transformer (paper 1, figure 4)."""
     out = folder.with_name(folder.name + "-half")
     if not out.exists():
         retriever, tokenizer = checkpoint.load(folder)

@@ -47,7 +47,7 @@ class Run:
 
 
 def _relation(of: str = "losses.relation", **settings: float | str) -> Run:
-    """The fusion model with other settings of its loss, or of its relations among fragments (`of`)."""
+    """Return the fusion model with other settings of its loss, or of its relations among fragments (`of`)."""
     return Run("hrem-fusion", tuple(f"{of}.{key}={json.dumps(value)}" for key, value in settings.items()))
 
 
@@ -97,11 +97,11 @@ class Bench:
         self.questions = Questions.of(read_all([f"{os.environ['SIGHTLINE_DATA']}/{self.data}.tar"]), "en")
 
     def folder(self, name: str, seed: int) -> Path:
-        """The folder of a run's checkpoint, log and cost."""
+        """Return the folder of a run's checkpoint, log and cost."""
         return self.work / f"{name}-{seed}"
 
     def exists(self, name: str, seed: int) -> bool:
-        """Whether a run, or both runs of an ensemble, have been trained."""
+        """Return whether a run, or both runs of an ensemble, have been trained."""
         return all((self.folder(part, seed) / NOTE).exists() for part in ENSEMBLES.get(name, (name,)))
 
     def trained(self, name: str, seed: int) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class Bench:
         return train_once(run.recipe, [*run.changes, f"seed={seed + run.more_seed}", _EVERY, *self.changes], out)
 
     def encoded(self, name: str, seed: int) -> Measured:
-        """The test set as embedded by a run, encoded only once; an ensemble's cosine is the mean of its two runs'."""
+        """Return a run's embeddings of the test set, encoded once; an ensemble's cosine is the mean of its runs'."""
         if name in ENSEMBLES:
             first, second = (self.encoded(part, seed) for part in ENSEMBLES[name])
             joined = {side: np.concatenate([first.arrays[side], second.arrays[side]], 1) / 2**0.5 for side in SIDES}
@@ -131,7 +131,7 @@ class Bench:
         return ranked(self.questions, ranks, f"hrem-{name}-{seed}", self.data)
 
     def special(self, name: str, seed: int) -> dict[str, Any] | None:
-        """Recalls of special queries, which the base model selects, for a run and that model; None if it is missing."""
+        """Return the recalls of special queries, which the base model selects, of a run and of it; None without it."""
         if not self.exists("base", seed):
             return None
         base = self.encoded("base", seed).arrays
@@ -141,7 +141,7 @@ class Bench:
 
 
 def curve(log: Path) -> list[dict[str, float]]:
-    """The losses of initial and of enhanced embeddings over a run's steps, averaged over equal intervals."""
+    """Return the losses of initial and of enhanced embeddings over a run's steps, averaged over equal intervals."""
     entries = [json.loads(line) for line in log.read_text().splitlines()]
     reported = [(entry["step"], entry["parts"]["relation"]) for entry in entries if "parts" in entry]
     points = []

@@ -58,7 +58,7 @@ class Run:
 
 
 def _first(count: int, teacher: str = "") -> Run:
-    """The base model with only the first `count` words and clusters."""
+    """Return the base model with only the first `count` words and clusters."""
     recipe = "shrink-inflated-base" if teacher else "inflate-base"
     return Run(recipe, fragments=count, model=(f"model.fragments={count}",), teacher=teacher)
 
@@ -95,7 +95,7 @@ _PLATEAU = ("schedule.epochs=60", "validation.every=92", "validation.patience=6"
 
 
 def loss_of(run: Run, variant: str) -> str:
-    """The changes to the loss in a run's recipe; empty to keep the recipe's own loss."""
+    """Return the changes to the loss in a run's recipe; empty to keep the recipe's own loss."""
     loss, distillation = VARIANTS[variant]
     on = "embedding" if run.by_embedding else "fragments"
     if run.teacher:
@@ -110,7 +110,7 @@ def loss_of(run: Run, variant: str) -> str:
 
 
 def temperatures(run: Run, variant: str) -> tuple[float, float]:
-    """The temperature for the teacher's scores, and that for the student's."""
+    """Return the temperature for the teacher's scores, and that for the student's."""
     loss, distillation = VARIANTS[variant]
     printed = (2.0 if run.fragments == 1 else 12.0), 12.0
     if distillation == "printed":
@@ -122,7 +122,7 @@ def temperatures(run: Run, variant: str) -> tuple[float, float]:
 
 
 def of_a_sum(fragments: int) -> float:
-    """The temperature for a sum of cosines: 0.05 for each cosine, up to ten, because captions have about ten words."""
+    """Return the temperature for a sum of cosines: 0.05 each, for up to ten, as captions have about ten words."""
     return 0.05 * min(fragments, 10)
 
 
@@ -135,15 +135,15 @@ class Bench:
         self.questions = Questions.of(read_all([f"{os.environ['SIGHTLINE_DATA']}/{self.data}.tar"]), "en")
 
     def folder(self, name: str, seed: int) -> Path:
-        """The folder of a run's checkpoint and cost."""
+        """Return the folder of a run's checkpoint and cost."""
         return self.work / f"{self.label(name)}-{seed}"
 
     def file(self, name: str, seed: int) -> Path:
-        """The file with a run's ranks."""
+        """Return the file with a run's ranks."""
         return self.folder(name, seed) / f"{self.data}.npz"
 
     def label(self, name: str) -> str:
-        """A run's name and variant; of variants that train it and its teachers in the same way, the first is named."""
+        """Return a run's name and variant: the first of the variants that train it and its teachers in the same way."""
         chain = [name]
         while chain[-1] in RUNS and RUNS[chain[-1]].teacher in RUNS:
             chain.append(RUNS[chain[-1]].teacher)
@@ -151,7 +151,7 @@ class Bench:
         return f"{name}-{next(variant for variant, same in losses.items() if same == losses[self.variant])}"
 
     def system(self, name: str) -> str:
-        """The name of a run in claims and tables, followed by its variant unless that is `paper`."""
+        """Return the name of a run in claims and tables, followed by its variant unless that is `paper`."""
         run, _, variant = self.label(name).rpartition("-")
         return run if variant == "paper" else f"{run} {variant}"
 
@@ -163,7 +163,7 @@ class Bench:
         return train_once(run.recipe, self.changes_of(run, seed), out)
 
     def changes_of(self, run: Run, seed: int) -> list[str]:
-        """The changes to the recipe of a run."""
+        """Return the changes to the recipe of a run."""
         losses = filter(None, [loss_of(run, self.variant)])
         teacher = [f'teacher.model="{self.folder(run.teacher, seed) / "best"}"'] if run.teacher in RUNS else []
         if run.teacher == "C":  # C matches every text with every image, so each image gets only one text
@@ -171,14 +171,14 @@ class Bench:
         return [*losses, *run.model, *teacher, f"seed={seed}", *_PLATEAU, *self.changes]
 
     def measured(self, name: str, seed: int) -> Evaluation:
-        """The evaluation of a trained run on the test set, by the kind of score it was trained for."""
+        """Return the evaluation of a trained run on the test set, by the kind of score it was trained for."""
         found = self.kept(name, seed).arrays
         stage = "embed" if RUNS[name].by_embedding else "late@all"
         ranks = found["to_image"], found["to_text"]
         return ranked(self.questions, ranks, f"{self.label(name)}-{seed}", self.data, stages=(stage,))
 
     def kept(self, name: str, seed: int) -> Measured:
-        """The test-set ranks of a trained run, by one vector per item or by late interaction; computed only once."""
+        """Return a trained run's ranks on the test set, by one vector per item or late interaction; computed once."""
 
         def rank() -> Measured:
             model, by_embedding = TorchModel.open(self.folder(name, seed) / "best"), RUNS[name].by_embedding

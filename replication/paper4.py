@@ -65,7 +65,7 @@ class Bench:
         self.start, self.changes, self.brief, self.work = start, list(changes), brief, work
 
     def folder(self, name: str, seed: int) -> Path:
-        """The folder of a run's checkpoint and cost."""
+        """Return the folder of a run's checkpoint and cost."""
         return self.work / f"{name}-{self.start}-{seed}"
 
     def trained(self, name: str, seed: int) -> list[dict[str, Any]]:
@@ -118,7 +118,7 @@ class Galleries:
 
 
 def kept(bench: Bench, galleries: Galleries, name: str, seed: int) -> Measured:
-    """The measurements of a trained run, made only once; the arrays are its ranks on the test set alone."""
+    """Return the measurements of a trained run, made only once; the arrays are its ranks on the test set alone."""
 
     def measure() -> Measured:
         model, about = bench.opened(name, seed), provenance(seed, DATA[name])
@@ -134,7 +134,7 @@ def kept(bench: Bench, galleries: Galleries, name: str, seed: int) -> Measured:
 
 
 def by_itself(galleries: Galleries, found: Measured) -> Evaluation:
-    """The evaluation on the test set alone, from a run's saved ranks."""
+    """Return the evaluation on the test set alone, from a run's saved ranks."""
     ranks = found.arrays["to_image"], found.arrays["to_text"]
     return ranked(Questions.of(galleries.test, "en"), ranks, "", "flickr8k")
 

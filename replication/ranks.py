@@ -29,7 +29,7 @@ def ranked(questions: Questions, ranks: tuple[Ranks, Ranks], model: str, data: s
 
 
 def gain(before: Evaluation, after: Evaluation) -> dict[str, float]:
-    """The gain in rSum of `after` over `before`, with its 95 % interval from resampling images with their captions."""
+    """Return the gain in rSum of `after` over `before`, with its 95 % interval from resampling images."""
     texts, caption_of, images, image = before.ranks()
     other_texts, _, other_images, _ = after.ranks()
     found = paired_gain((texts, other_texts, caption_of), (images, other_images, image))

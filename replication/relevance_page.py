@@ -16,7 +16,7 @@ _COLOURS = {"noun": "#0072b2", "phrase": "#e69f00", "sentence": "#009e73", "name
 def relevance_values(
     result: Mapping[str, Any], fresh: Mapping[str, Any], before: Mapping[str, Any], previous: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The values for the page's template.
+    """Return the values for the page's template.
 
     fresh: tests on other images and words. before, previous: the same with the previous fit, judged by the previous and
     by the present rules.
@@ -39,7 +39,7 @@ def relevance_values(
 
 
 def _tests(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Each test, with its errors by kind of query, and how well present and absent nouns are told apart."""
+    """Return each test, with its errors by kind of query, and how well present and absent nouns are told apart."""
     keys = ("present_above_line", "shown_by_three_above_line", "balanced_accuracy")
     tests = []
     for test in result["tests"]:
@@ -51,12 +51,12 @@ def _tests(result: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _shipped(result: Mapping[str, Any], rules: str) -> list[dict[str, Any]]:
-    """The tests of the bundle's own fit."""
+    """Return the tests of the bundle's own fit."""
     return [one | {"rules": rules} for one in _tests(result) if one["fitted_on"] == "all validation sets"]
 
 
 def _points(figures: Mapping[str, Any] | None) -> str:
-    """The calibration error for all queries, and for those with an answer in the collection."""
+    """Return the calibration error for all queries, and for those with an answer in the collection."""
     if figures is None:
         return MISSING
     both = (figures["error"], figures["error_of_present"])
@@ -81,7 +81,7 @@ def plot(result: Mapping[str, Any]) -> Any:
 
 
 def _pooled(result: Mapping[str, Any], kind: str, least: int = 20) -> tuple[list[float], list[float]]:
-    """The mean stated and observed probability in each bin, over all tests; bins with few pairs are left out."""
+    """Return the mean stated and observed probability in each bin, over all tests; bins with few pairs are left out."""
     bins: dict[int, list[list[float]]] = {}
     for test in result["tests"]:
         for one in test["kinds"].get(kind, {}).get("bins", ()):

@@ -27,7 +27,7 @@ RERANKERS, SYSTEMS = ("SEP+COOP", "JOINT+COOP"), ("CE", "BE", "SEP+COOP", "JOINT
 
 
 def page(results: Path = RESULTS, bundle: Path = ROOT / "bundles" / "default") -> str:
-    """The complete page."""
+    """Return the complete page."""
     papers = {paper["name"]: paper for paper in read_papers()}
     systems = {name: read_systems(results, name) for name in papers}
     verdicts = {name: judge(paper, systems[name]) for name, paper in papers.items()}
@@ -65,7 +65,7 @@ def _claims(verdicts: Sequence[Verdict]) -> str:
 
 
 def _of_metric(claim: Mapping[str, Any]) -> str:
-    """The metrics of a claim in brackets, unless it is rSum."""
+    """Return the metrics of a claim in brackets, unless it is rSum."""
     metrics = claim.get("metric", [])
     return f" ({' and '.join([metrics] if isinstance(metrics, str) else metrics)})" if metrics else ""
 
@@ -76,7 +76,7 @@ def _sources(results: Path, paper: str) -> str:
 
 
 def _recalls(systems: Systems, names: Iterable[str], reported: Mapping[str, Sequence[float]]) -> str:
-    """The six recalls and rSum of each system, and the paper's rSum if the paper gives all six recalls."""
+    """Return the six recalls and rSum of each system, and the paper's rSum if the paper gives all six recalls."""
     rows = []
     for name in names:
         theirs = number(sum(reported[name])) if len(reported.get(name, ())) == len(RECALLS) else MISSING
@@ -85,7 +85,7 @@ def _recalls(systems: Systems, names: Iterable[str], reported: Mapping[str, Sequ
 
 
 def _grid(systems: Systems, names: Iterable[str], columns: Mapping[str, str], head: str = "system") -> str:
-    """The rSum of each system, in a column for each suffix of its name; columns: column headings by suffix."""
+    """Return the rSum of each system, in a column for each suffix of its name; columns: column headings by suffix."""
     rows = [
         [name, *(with_deviation(systems.estimate(f"{name} {suffix}".strip())) for suffix in columns)] for name in names
     ]
@@ -118,7 +118,7 @@ def _paper2(systems: Systems, reported: Mapping[str, Sequence[float]]) -> dict[s
 
 
 def _hrem(results: Path) -> dict[str, Any]:
-    """The recalls of paper 2's runs on val, before the runs ended."""
+    """Return the recalls of paper 2's runs on val, before the runs ended."""
     found = read_result(results / "hrem-val.json")
     rows = [
         {"run": row["run"], "mean": fmean(row["rSum"]), "deviation": stdev(row["rSum"]),
@@ -168,7 +168,7 @@ def _bundle(results: Path, bundle: Path) -> dict[str, Any]:
 
 
 def _fast(results: Path) -> dict[str, Any]:
-    """The fast image graph beside the full one, by embeddings alone, and what each part of its training contributes."""
+    """Compare the fast image graph with the full one, by embeddings alone, and list what each training part adds."""
     rows = []
     for name in ("flickr8k-test", "coco-val", "web-val", "names-val"):
         both = [read_result(results / folder / f"{name}.json")["rows"][0] for folder in ("default", "fast")]
@@ -197,14 +197,14 @@ def _cascade(results: Path) -> dict[str, Any]:
 
 
 def with_deviation(estimate: Estimate) -> str:
-    """The mean over seeds, with ± their standard deviation if there are several."""
+    """Return the mean over seeds, with ± their standard deviation if there are several."""
     if not estimate.by_seed:
         return MISSING
     return number(estimate.mean) + ("" if estimate.deviation is None else f" ± {number(estimate.deviation)}")
 
 
 def with_interval(gain: Estimate | None) -> str:
-    """A gain with its sign, and its interval in brackets."""
+    """Return a gain with its sign, and its interval in brackets."""
     if gain is None or not gain.by_seed:
         return MISSING
     return signed(gain.mean) + ("" if gain.interval is None else " [{}, {}]".format(*map(signed, gain.interval)))

@@ -29,14 +29,14 @@ class Systems:
             raise SystemExit(f"two result files disagree about {name}, seed {seed}: remove one of them")
 
     def estimate(self, name: str, metric: str = "rSum") -> Estimate:
-        """A metric of a system, such as `rSum`, `mR` or `t2i R@1`; empty if it was not measured."""
+        """Return a metric of a system, such as `rSum`, `mR` or `t2i R@1`; empty if it was not measured."""
         rows = self.rows.get(name, {})
         bounds = {seed: value(row["ci95"], metric) for seed, row in rows.items() if "ci95" in row}
         return Estimate({seed: float(value(row, metric)) for seed, row in rows.items()},
                         {seed: (low, high) for seed, (low, high) in bounds.items()})  # fmt: skip
 
     def gain(self, better: str, worse: str, metric: str = "rSum") -> Estimate:
-        """The gain of one system over another; its bootstrap interval is the paired one, if that was measured."""
+        """Return the gain of one system over another, with the paired bootstrap interval if it was measured."""
         apart = self.estimate(better, metric).minus(self.estimate(worse, metric))
         if metric not in ("rSum", "mR"):
             return apart
@@ -48,13 +48,13 @@ class Systems:
 
 
 def value(row: Row, metric: str) -> Any:
-    """A number of a row, or its interval from `ci95`."""
+    """Return a number of a row, or its interval from `ci95`."""
     way, _, recall = metric.partition(" ")
     return row[WAYS[way]][recall] if recall else row[metric]
 
 
 def read_systems(results: Path, paper: str) -> Systems:
-    """All runs of a paper, from the result folders named after it; see `named_rows` for the names."""
+    """Return all runs of a paper, from the result folders named after it; see `named_rows` for the names."""
     found = Systems()
     for folder in sorted(results.glob(f"{paper}*")):
         suffix = folder.name.removeprefix(paper).replace("-", " ")
@@ -69,7 +69,7 @@ def read_systems(results: Path, paper: str) -> Systems:
 
 
 def named_rows(content: Row) -> Iterator[tuple[str, Row]]:
-    """The systems in a result file, with the file's own system first.
+    """Yield the systems in a result file, with the file's own system first.
 
     For paper 1, these have the paper's names, with a suffix for anything other than k = 20, the matcher alone and
     training on Flickr8k, such as `SEP+COOP add 0.5`, `BE coco` or `BE enlarged` (a larger gallery). For other papers,
@@ -93,7 +93,7 @@ def named_rows(content: Row) -> Iterator[tuple[str, Row]]:
 
 
 def _other_languages(content: Row) -> Iterator[tuple[str, Row]]:
-    """The mean of each system over all languages but English."""
+    """Yield the mean of each system over all languages but English."""
     others = [row for row in content["rows"] if row["lang"] != "en"]
     for name in dict.fromkeys(row["row"] for row in others):
         own = [row for row in others if row["row"] == name]
@@ -113,6 +113,6 @@ def _differences(row: Row, variant: str) -> Iterator[str]:
 
 
 def name_of(run: str, content: Row) -> str:
-    """The name of a run of papers 2 to 4, with its variant or start if that is not the paper's."""
+    """Return the name of a run of papers 2 to 4, with its variant or start if that is not the paper's."""
     other = content.get("variant", "paper"), content.get("start", "minilm")
     return " ".join([run, *(one for one in other if one not in ("paper", "minilm"))])

@@ -48,12 +48,12 @@ def train_once(recipe: str, changes: Sequence[str], out: Path) -> dict[str, Any]
         shutil.rmtree(out / "last")
     found: dict[str, Any] = json.loads(note.read_text())
     if found["changes"] != list(changes):
-        raise SystemExit(f"{out}: was trained with {found['changes']}, and now it should be {list(changes)}")
+        raise SystemExit(f"{out}: was trained with {found['changes']}, but now {list(changes)} is requested")
     return found
 
 
 def _seconds_before(log: Path) -> float:
-    """How long the earlier parts of a run took, from its log, in which the clock restarts with every part."""
+    """Return how long the earlier parts of a run took, from its log, in which the clock restarts with every part."""
     lines = log.read_text().split("\n")[:-1] if log.exists() else []
     seconds = [json.loads(line)["seconds"] for line in lines]
     return float(sum(one for one, after in pairwise([*seconds, 0.0]) if after < one))
@@ -74,7 +74,7 @@ def measure_once(path: Path, measure: Callable[[], Measured]) -> Measured:
 def options(
     description: str | None, paper: str, runs: str, every: Sequence[str], parts: Mapping[str, Sequence[str]]
 ) -> argparse.ArgumentParser:
-    """The command-line options of all papers' scripts; parts: the runs or variants of each table or figure."""
+    """Return the command-line options of all papers' scripts; parts: the runs or variants of each table or figure."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=parts, help="a table or figure of the paper")
     parser.add_argument("--runs", default=runs, help=f"among {', '.join(every)}; --part chooses them for you")

@@ -70,14 +70,14 @@ def main() -> None:
 
 
 def written() -> Iterator[tuple[str, str]]:
-    """The queries of queries.tsv: the same ones in every language."""
+    """Return the queries of queries.tsv, which are the same in every language."""
     with QUERIES.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file, delimiter="\t"):
             yield from row.items()
 
 
 def pieces(texts: Sequence[tuple[str, str]] | Iterator[tuple[str, str]], rng: random.Random) -> list[tuple[str, str]]:
-    """Some texts in each language, cut to two to eight words at a random position."""
+    """Return some texts in each language, cut to two to eight words at a random position."""
     by_language: dict[str, list[str]] = defaultdict(list)
     for lang, text in texts:
         if lang in MEASURED:
@@ -103,7 +103,7 @@ def _cut(text: str, rng: random.Random) -> str | None:
 
 
 def english_short(data: Path, captions: Sequence[str], rng: random.Random) -> list[str]:
-    """English queries of one or two words: half of them names of things, half of them cut from captions."""
+    """Return English queries of one or two words: half are names of things, and half are cut from captions."""
     names = sorted({text for _, text in sources.captions(data, "names-val.tar") if len(text.split()) <= 2})
     cut = []
     for caption in rng.sample(captions, ENGLISH_SHORT):
@@ -120,7 +120,7 @@ def answer(text: str, words: Words, languages: Sequence[str] = MEASURED) -> str:
 
 
 def table(queries: Sequence[tuple[str, str]], words: Words, languages: Sequence[str] = MEASURED) -> dict[str, object]:
-    """The percentage of queries recognised correctly among some languages, overall and by language."""
+    """Return the percentage of queries recognised correctly among some languages, overall and by language."""
     by_language: dict[str, list[bool]] = defaultdict(list)
     for lang, text in queries:
         by_language[lang].append(answer(text, words, languages) == lang)
@@ -133,13 +133,13 @@ def table(queries: Sequence[tuple[str, str]], words: Words, languages: Sequence[
 
 
 def stays(texts: Sequence[str], words: Words) -> dict[str, object]:
-    """How many English texts are recognised as English among all languages, and some that are not."""
+    """Count the English texts recognised as English among all languages; also returns some that are not."""
     lost = [text for text in texts if answer(text, words, EVERY) != "en"]
     return {"texts": len(texts), "percent": round(100 * (1 - len(lost) / len(texts)), 2), "lost": lost[:20]}
 
 
 def milliseconds(queries: Sequence[tuple[str, str]], words: Words) -> dict[str, float]:
-    """The time for a query in a process that has recognised others, and for the first query of a new process."""
+    """Measure the time for a query after others in the same process, and for the first query of a new process."""
     began = time.perf_counter()
     for _, text in queries:
         answer(text, words)

@@ -14,21 +14,21 @@ Result = Mapping[str, Any]
 
 
 def page(name: str, text: str) -> str:
-    """The text of a page, with its generated parts updated from the result files."""
+    """Return the text of a page, with its generated parts updated from the result files."""
     for block, file, generate in BLOCKS[name]:
         text = replace_block(text, block, generate(read_result(RESULTS / file)))
     return text
 
 
 def readme(text: str, drawn: Mapping[str, str], demo: str | None = None) -> str:
-    """README.md with the plots (their descriptions, by file name) and, if given, the output of the demo."""
+    """Return README.md with the plots (descriptions by file name) and, if given, the output of the demo."""
     images = (f"{title}:\n\n![{title}](docs/{(PLOTS / name).as_posix()})" for name, title in drawn.items())
     text = replace_block(text, "speed", "\n\n".join(images))
     return text if demo is None else replace_block(text, "demo", f"```\n$ sightline demo\n{demo.rstrip()}\n```")
 
 
 def attacks(rows: Sequence[Result]) -> str:
-    """What was tried and survived, the server's peak memory, and the time of other clients' searches."""
+    """Return a table of the attacks: how many were survived, the peak memory, and the time of others' searches."""
     lines = []
     for row in rows:
         peak = f"{row['peak'] / 1e6:.0f}" if "peak" in row else ""
@@ -38,7 +38,7 @@ def attacks(rows: Sequence[Result]) -> str:
 
 
 def _load(result: Result) -> str:
-    """Long runs of a server under load, and the gain from encoding waiting queries together."""
+    """Describe long runs of a server under load, and the gain from encoding waiting queries together."""
     rows, runs = [], result["runs"]
     most = max(run["rerank"] for run in runs)
     for run in runs:
@@ -52,7 +52,7 @@ def _load(result: Result) -> str:
 
 
 def _recognition(result: Result) -> str:
-    """How often the language of a query is recognised, by language and kind of query."""
+    """Describe how often the language of a query is recognised, by language and kind of query."""
     right = result["right"]
     rows = [
         [NAMES[lang], *(f"{right[kind]['by_language'].get(lang, MISSING)}" for kind in right)]
@@ -71,7 +71,7 @@ def _recognition(result: Result) -> str:
 
 
 def _by_language(result: Result) -> str:
-    """Recalls by language: of captions, stamps and nouns."""
+    """Describe the recalls of captions, stamps and nouns by language."""
     langs = [row["lang"] for part in PARTS_BY_LANGUAGE for row in result[part]]
     found = {part: {row["lang"]: row for row in result[part]} for part in PARTS_BY_LANGUAGE}
     english = next(row for row in result["stamps"] if row["lang"] == "en")["R@5"]
@@ -92,13 +92,13 @@ def _by_language(result: Result) -> str:
 
 
 def _quick(result: Result) -> str:
-    """How much faster `index --quick` is, and how much less it finds."""
+    """Describe how much faster `index --quick` is, and how much less accurate."""
     rows = {name: read_result(RESULTS / name / "flickr8k-test.json")["rows"][0] for name in ("fast", "default")}
     return fill(TEMPLATES / "pictures.md", {"ratios": result["ratios"], **rows})
 
 
 def _beside(row: Result, key: str, english: float | None) -> str:
-    """A number, followed in brackets by its ratio to the English one."""
+    """Format a number, followed in brackets by its ratio to the English one."""
     return f"{row[key]:.1f} ({100 * row[key] / english:.0f} %)" if row and english else MISSING
 
 

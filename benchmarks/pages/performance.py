@@ -18,12 +18,12 @@ USED = (*SCRIPTS, "gpu", "scan-gpu", "training-gpu")
 
 
 def read(folder: Path = RESULTS) -> dict[str, dict[str, Any]]:
-    """The result files that the page uses, by name."""
+    """Return the result files that the page uses, by name."""
     return {name: read_result(folder / f"{name}.json") for name in USED}
 
 
 def page(results: Results, drawn: Mapping[str, str]) -> str:
-    """The complete page; drawn: descriptions of the plots, by file name."""
+    """Return the complete page; drawn: descriptions of the plots, by file name."""
     saves, builds = _graphs(results["retrieval"]["rows"], 100_000)
     gpu = results["gpu"]["rows"]
     values = {
@@ -60,7 +60,7 @@ def _targets(results: Results) -> Rows:
 
 
 def _photos(rows: Rows) -> Rows:
-    """Photos per second for each way of indexing, by photo size."""
+    """Return the photos per second of each way of indexing, by photo size."""
     sized = [row for row in rows if "megapixels" in row]
     by_size: dict[float, dict[str, Any]] = {row["megapixels"]: {"size": row["megapixels"]} for row in sized}
     for row in sized:
@@ -69,7 +69,7 @@ def _photos(rows: Rows) -> Rows:
 
 
 def _retrieval(rows: Rows) -> Rows:
-    """Every index at every size, measured at each target recall with one core and with two."""
+    """Return a row for every index and size, with both target recalls, each with one core and with two."""
     found = []
     for row in rows:
         if "cores" in row:
@@ -80,7 +80,7 @@ def _retrieval(rows: Rows) -> Rows:
 
 
 def _graphs(rows: Rows, size: int) -> tuple[list[float], list[float]]:
-    """How many milliseconds graph indexes save over Sightline, and how many times as long they take to build."""
+    """Return how many milliseconds graph indexes save over Sightline, and how much longer they take to build."""
     ways = {row["way"]: row for row in rows if row["items"] == size}
     ours, graphs = ways[OURS.name], [row for way, row in ways.items() if "HNSW" in way]
     saves = [
@@ -93,7 +93,7 @@ def _graphs(rows: Rows, size: int) -> tuple[list[float], list[float]]:
 
 
 def _scan(rows: Rows) -> Rows:
-    """Exact searches, each with the time of the same query with a filter."""
+    """Return the rows of exact searches, each with the time of the same query with a filter."""
     filtered = {(row["vectors"], row["dtype"], row["given"]): row["p50_ms"] for row in rows if "filter" in row}
     found = []
     for row in rows:
@@ -105,7 +105,7 @@ def _scan(rows: Rows) -> Rows:
 
 
 def _evaluation(results: Results) -> Rows:
-    """Table 4 of paper 1: calculated from rates on the CPU, measured on a GPU."""
+    """Return Table 4 of paper 1, calculated from rates on the CPU and measured on a GPU."""
     took = {
         (machine_of(results["evaluation"]), row["images"], system): seconds
         for row in results["evaluation"]["table4"]

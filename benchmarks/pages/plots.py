@@ -38,7 +38,7 @@ def _figure(columns: int = 1, bars: int = 3) -> tuple[Any, Any]:
 
 
 def _bars(axes: Any, title: str, values: Mapping[str, float], form: str) -> None:
-    """One bar per value, the first on top, with its number beside it; only Sightline's bars are coloured."""
+    """Draw one bar per value, the first on top, with its number next to it; only Sightline's bars are coloured."""
     colours = [OURS if name.startswith("Sightline") else PEER for name in values]
     drawn = axes.barh(list(values), list(values.values()), color=colours, height=0.62)
     axes.bar_label(drawn, [form.format(value) for value in values.values()], padding=4)
@@ -83,7 +83,7 @@ def _end_to_end(result: Result) -> Any:
 
 
 def _stacked(axes: Any, rows: Sequence[Result]) -> None:
-    """Bars with the stages stacked; a plain bar where the stages are unknown."""
+    """Draw bars with the stages stacked, or a plain bar where the stages are unknown."""
     for place, row in enumerate(rows):
         left = 0.0
         for stage, colour in _STAGES.items():
@@ -99,7 +99,7 @@ def _stacked(axes: Any, rows: Sequence[Result]) -> None:
 
 
 def _retrieval(result: Result) -> Any:
-    """Every index with all cores at Sightline's recall, for the most vectors that an alternative was measured with."""
+    """Draw every index at Sightline's recall, with all cores, for the most vectors measured with an alternative."""
     asked = [row for row in result["rows"] if "cores" in row]
     peers = [row["items"] for row in asked if not row["way"].startswith("Sightline")]
     items = max(peers or [row["items"] for row in asked])

@@ -55,7 +55,7 @@ class Measured:
         )
 
     def bytes_of(self, part: str, precision: str) -> float:
-        """The bytes per item: vectors x (numbers x bytes per number + bytes per scale)."""
+        """Return the bytes per item: vectors x (numbers x bytes per number + bytes per scale)."""
         count, width = self.widths[part]
         if precision == "1 bit":
             return count * width / 8
@@ -64,12 +64,12 @@ class Measured:
 
     @property
     def core_hours(self) -> float:
-        """How many core hours it takes to encode everything."""
+        """The core hours needed to encode everything."""
         return IMAGES / self.core_rate / 3600
 
     @property
     def query_core_seconds(self) -> float:
-        """How many core seconds it takes to scan every shard for one query."""
+        """The core seconds needed to scan every shard for one query."""
         return IMAGES / SHARD * self.scan_ms / 1000
 
     @property
@@ -78,13 +78,13 @@ class Measured:
         return IMAGES * sum(self.bytes_of("embedding", kind) for kind in STORED["embedding"]) / 1e9
 
     def machines(self, rate: float) -> tuple[int, int, int]:
-        """How many cores for scanning, cores for matching, and machines it takes for this many queries per second."""
+        """Return the cores for scanning, cores for matching, and machines needed for this many queries per second."""
         scan, match = (math.ceil(rate * seconds / LOAD) for seconds in (self.query_core_seconds, self.rerank_ms / 1000))
         return scan, match, math.ceil(max((scan + match) / CORES, self.memory_gb / (0.8 * MEMORY_GB)))
 
 
 def page(results: Path = RESULTS) -> str:
-    """The complete page."""
+    """Return the complete page."""
     m, scale = Measured.read(results), read_result(results / "scale.json")
     writing = IMAGES / m.written / 3600
     stored = sum(m.bytes_of(part, kind) for part, kinds in STORED.items() for kind in kinds)

@@ -32,7 +32,7 @@ class Index(ABC):
 
     @abstractmethod
     def search(self, query: Vectors, effort: int | None = None) -> Ids:
-        """The ids of the TOP best items for a query [dim]."""
+        """Return the ids of the TOP best items for a query [dim]."""
 
     def close(self) -> None:  # noqa: B027
         """Close files; an index in memory has none."""
@@ -121,7 +121,7 @@ class Usearch(Index):
 
 
 def vectors_of(folder: Path) -> Halves:
-    """The vectors of a local store [rows, dim], as stored on disk."""
+    """Return the vectors of a local store [rows, dim], as stored on disk."""
     rows = (folder / "ids.0").stat().st_size // 8
     return np.memmap(folder / "embeddings.0", np.float16, "r").reshape(rows, -1)
 

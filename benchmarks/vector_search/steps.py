@@ -39,17 +39,17 @@ class Case:
         return Path(self.work, f"{self.size}")
 
     def real(self) -> tuple[Vectors, Vectors]:
-        """Embeddings of photos and captions."""
+        """Return the embeddings of photos and captions."""
         return real(Path(self.work, "embeddings.npz"), self.model, self.photos)
 
     def asked(self) -> Vectors:
-        """The embeddings of captions [queries, dim], taken at even intervals from all captions."""
+        """Return the embeddings of captions [queries, dim], taken at even intervals from all captions."""
         _, captions = self.real()
         evenly: Vectors = captions[np.linspace(0, len(captions) - 1, self.queries).astype(int)]
         return evenly
 
     def right(self) -> Ids:
-        """The right answers [queries, TOP], computed once by exhaustive search."""
+        """Return the right answers [queries, TOP], computed once by exhaustive search."""
         file = self.at / "right.npy"
         if not file.exists():
             np.save(file, truth(vectors_of(self.at / OURS.folder), self.asked()))
@@ -80,7 +80,7 @@ def timed(parts: Iterator[Vectors], waited: list[float]) -> Iterator[Vectors]:
 
 
 def search(case: Case, kind: Kind, cores: int, ours: float) -> dict[str, Any]:
-    """Recall and time of an index at each target recall: tuned on every other query, and measured on the rest.
+    """Measure recall and time of an index at each target recall: tuned on every other query, measured on the rest.
 
     ours: Sightline's recall, if it is another index.
     """
@@ -100,7 +100,7 @@ def search(case: Case, kind: Kind, cores: int, ours: float) -> dict[str, Any]:
 
 
 def least_effort(index: Index, queries: Vectors, right: Ids, target: float) -> int:
-    """The minimum effort that reaches a recall, to within a sixteenth; the maximum effort if none does."""
+    """Find the minimum effort that reaches a recall, to within a sixteenth; the maximum effort if none does."""
     limits = index.limits
     assert limits is not None
 
@@ -117,7 +117,7 @@ def least_effort(index: Index, queries: Vectors, right: Ids, target: float) -> i
 
 
 def measure(queries: Vectors, seconds: float, one: Callable[[Vectors], Ids], right: Ids) -> dict[str, float]:
-    """Recall, and milliseconds per query over as many rounds as the time permits.
+    """Measure the recall, and the milliseconds per query over as many rounds as the time permits.
 
     The first round may take up to four times `seconds`; beyond that it is stopped, if it has run ten queries.
     """

@@ -1,4 +1,4 @@
-"""Make the parallel text that `bundles.languages` learns from, and the texts held out from it.
+"""Build the parallel text that `bundles.languages` learns from, and the texts held out from it.
 
     pip install fugashi unidic-lite
     python -m bundles.text --bundle bundles/default --from DIR --out TEXT
@@ -29,7 +29,7 @@ from sightline.bundle.words import Words
 
 
 def dictionaries(folder: Path, wordnet: WordNet, useful: Callable[[str], bool]) -> Iterator[Line]:
-    """The words of all dictionaries whose English is useful."""
+    """Yield the words of all dictionaries whose English is useful."""
     debian, github = folder / "debian", folder / "github"
     sources = (freedict(debian, wordnet), edict(debian, wordnet), omw(github, wordnet), cldr(debian))
     for line in itertools.chain(*sources):
@@ -40,7 +40,7 @@ def dictionaries(folder: Path, wordnet: WordNet, useful: Callable[[str], bool]) 
 
 
 def sentences(folder: Path) -> Iterator[Line]:
-    """Sentences of Tatoeba and of Tux Paint's stamps."""
+    """Yield the sentences of Tatoeba and of Tux Paint's stamps."""
     for path in sorted((folder / "tatoeba").glob("*.txt")):
         for cells in (row.rstrip("\r").split("\t") for row in rows(path)):
             if len(cells) > 1:
@@ -50,13 +50,13 @@ def sentences(folder: Path) -> Iterator[Line]:
 
 
 def captions(github: Path, photos: Photos) -> Iterator[Line]:
-    """Captions of all sources."""
+    """Return the captions of all sources."""
     translations = list(multi30k(github, photos))
     return itertools.chain(translations, own_captions(github, photos), flickr8k(photos, translations))
 
 
 def with_photos(lines: Iterable[Line], data: Path) -> Iterator[Line]:
-    """The lines; words that are labels of images get one of these images."""
+    """Yield the lines; words that are labels of images get one of these images."""
     images = defaultdict(list)
     for key, facts in records(data, "names-train.tar"):
         images[form(facts["label"])].append(image_name(key))
@@ -80,7 +80,7 @@ def write(lines: Iterable[Line], out: Path, held: HeldOut) -> Counter[tuple[str,
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Make the folder."""
+    """Write all files of the folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bundle", type=Path, required=True, help="its words choose those of the dictionaries")
     parser.add_argument("--from", dest="folder", type=Path, required=True, help="folder of fetched files")

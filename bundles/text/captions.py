@@ -27,18 +27,18 @@ class Photos:
         self._of_number = {key.split("_")[0]: image_name(key) for key in self.flickr8k}
 
     def flickr30k(self, file: str) -> str | None:
-        """The name of a photo of Flickr30k: empty if it is not in the shards, None if it may not be used."""
+        """Return the name of a photo of Flickr30k: empty if it is not in the shards, None if it may not be used."""
         number = re.split(r"[_.#]", Path(file).name)[0]
         return None if f"flickr8k/{number}" in self._held_numbers else self._of_number.get(number, "")
 
 
 def image_name(key: str) -> str:
-    """The name of a photo in parallel text."""
+    """Return the name of a photo in parallel text."""
     return f"coco/{int(key)}" if key.isdigit() else f"flickr8k/{key}"
 
 
 def multi30k(github: Path, photos: Photos) -> Iterator[Line]:
-    """Multi30k: translations by people (de, fr, cs) and by machine (es, uk, ar, zh, it, pt), train and val."""
+    """Yield Multi30k's train and val: translations by people (de, fr, cs) and by machine (es, uk, ar, zh, it, pt)."""
     for split in ("train", "val"):
         base = github / "multi30k/data/task1"
         files, english = rows(base / f"image_splits/{split}.txt"), rows(base / f"raw/{split}.en.gz")
@@ -54,7 +54,7 @@ def multi30k(github: Path, photos: Photos) -> Iterator[Line]:
 
 
 def _translated(texts: Sequence[str], pair: str) -> list[str]:
-    """Translations by Apertium; empty where it lacks a word."""
+    """Translate with Apertium; a text with a word that Apertium does not know becomes empty."""
     if not texts:
         return []
     given = "\n".join(texts) + "\n"
@@ -63,7 +63,7 @@ def _translated(texts: Sequence[str], pair: str) -> list[str]:
 
 
 def own_captions(github: Path, photos: Photos) -> Iterator[Line]:
-    """Captions that are not translations: Dutch ones for Flickr30k, Italian and Chinese ones for COCO."""
+    """Yield the captions that are not translations: Dutch ones for Flickr30k, Italian and Chinese ones for COCO."""
     choose = random.Random(0).choice
     for split in ("val", "test"):
         top = github / "dutch/Data"
@@ -87,7 +87,7 @@ def own_captions(github: Path, photos: Photos) -> Iterator[Line]:
 
 
 def flickr8k(photos: Photos, translations: Sequence[Line]) -> Iterator[Line]:
-    """Captions of Flickr8k's training photos; some are those of Multi30k, whose English is known."""
+    """Yield the captions of Flickr8k's training photos; some are those of Multi30k, whose English is known."""
     exact = {(line.lang, line.text): line.en for line in translations}
     choose = random.Random(0).choice
     for key, captions in photos.flickr8k.items():

@@ -26,7 +26,7 @@ _KANA = {code: code - 96 for code in range(0x30A1, 0x30F7)}  # katakana to hirag
 
 @cache
 def form(text: str, lang: str = "en") -> str:
-    """A text normalised for comparison: without case, accents, marks and articles, and with one kind of kana."""
+    """Return a text normalised for comparison: without case, accents, marks and articles, and with one kind of kana."""
     plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFC", text).translate(_KANA).casefold())
     plain = "".join(c for c in plain if not unicodedata.combining(c))
     words = " ".join("".join(c if c.isalnum() else " " for c in plain).split())
@@ -36,7 +36,7 @@ def form(text: str, lang: str = "en") -> str:
 
 @cache
 def english_forms(text: str) -> frozenset[str]:
-    """An English text, and the words that it may be the plural of."""
+    """Return an English text, and the words that it may be the plural of."""
     plain = form(text)
     ends = (("ies", "y"), ("ves", "f"), ("es", ""), ("s", ""))
     return frozenset({plain, *(plain.removesuffix(end) + new for end, new in ends if plain.endswith(end))} - {""})
@@ -56,7 +56,7 @@ class HeldOut:
             self._texts[lang] |= {form(text, lang) for text in some} - {""}
 
     def has(self, line: Line) -> bool:
-        """Whether a line, or a word in a list of words, is held out."""
+        """Return whether a line, or a word in a list of words, is held out."""
         if line.image in self.images:
             return True
         english, texts = ([text, *re.split(r"[,;|、،]", text)] for text in (line.en, line.text))
@@ -65,7 +65,7 @@ class HeldOut:
 
 
 def stamps(debian: Path) -> Iterator[tuple[str, Path | None, str, dict[str, list[str]]]]:
-    """Every stamp of Tux Paint: its name, its image, its sentence in English and in other languages."""
+    """Yield every stamp of Tux Paint: its name, its image, its sentence in English and in other languages."""
     languages = {"zh_CN": "zh", "nb": "no", "pt_BR": "pt"}
     for path, english, others in sources.stamps(debian):
         texts: dict[str, list[str]] = defaultdict(list)
@@ -102,7 +102,7 @@ def hold_stamps(debian: Path, out: Path, held: HeldOut) -> None:
 
 
 def is_held_noun(english: str) -> bool:
-    """Whether a noun is in the tenth that is held out, by its hash."""
+    """Return whether a noun is in the tenth that is held out, by its hash."""
     return int(hashlib.sha256(english.encode()).hexdigest(), 16) % 10 == 0
 
 

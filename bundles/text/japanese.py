@@ -25,7 +25,7 @@ def _tagger() -> Any:
 
 
 def spelt(text: str) -> str | None:
-    """A text without kanji, with spaces between phrases; None if a reading is unknown.
+    """Return a text without kanji, with spaces between phrases; None if a reading is unknown.
 
     犬が寝ている becomes いぬが ねて いる.
     """
@@ -44,14 +44,14 @@ def spelt(text: str) -> str | None:
 
 
 def respelt(line: Line) -> Iterator[Line]:
-    """A line, and the same without kanji."""
+    """Yield a line, and the same without kanji."""
     yield line
     if line.lang == "ja" and _HAN.search(line.text) and (text := spelt(line.text)):
         yield line._replace(text=text)
 
 
 def edict(debian: Path, wordnet: WordNet) -> Iterator[Line]:
-    """EDICT, common words first: words, readings of things, and animals, plants and food in both kana."""
+    """Yield words of EDICT, common ones first, with readings of things, and animals, plants and food in both kana."""
     rows = (debian / "usr/share/edict/edict").read_text(encoding="euc-jp", errors="ignore").splitlines()
     for row in sorted(rows, key=lambda row: "/(P)/" not in row):
         entry = _ENTRY.match(row)

@@ -1,4 +1,4 @@
-"""Where parallel text comes from, and fetching it: bundles/README.md has the licences."""
+"""The sources of parallel text, and how to download them; see bundles/README.md for the licences."""
 
 import gzip
 import io
@@ -44,7 +44,7 @@ class Line(NamedTuple):
     loose: bool = False
 
     def to_json(self) -> str:
-        """The line as `bundles.languages` reads it."""
+        """Return the line as `bundles.languages` reads it."""
         fields = self._asdict()
         if not fields.pop("loose"):
             return json.dumps(fields, ensure_ascii=False)
@@ -52,12 +52,12 @@ class Line(NamedTuple):
 
 
 def tidy(text: str) -> str:
-    """The text on one line, in Unicode normal form."""
+    """Return the text on one line, in Unicode normal form."""
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 def rows(path: Path) -> list[str]:
-    """The lines of a text file, which may be compressed; none if there is no such file."""
+    """Return the lines of a text file, which may be compressed; none if there is no such file."""
     if not path.exists():
         return []
     content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
@@ -65,7 +65,7 @@ def rows(path: Path) -> list[str]:
 
 
 def records(data: Path, *patterns: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The key and the metadata of each image in the shards."""
+    """Yield the key and the metadata of each image in the shards."""
     for path in sorted(one for pattern in patterns for one in data.glob(pattern)):
         with tarfile.open(path) as shard:
             for member in shard:
@@ -74,7 +74,7 @@ def records(data: Path, *patterns: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def stamps(debian: Path) -> Iterator[tuple[Path, str, list[tuple[str, str]]]]:
-    """Every stamp of Tux Paint: its text file, its sentence in English, and in other languages, with their locales."""
+    """Yield every stamp of Tux Paint: its text file, and its sentence in English and in other languages, by locale."""
     for path in sorted((debian / "usr/share/tuxpaint/stamps").rglob("*.txt")):
         english, *others = rows(path)
         cells = [row.partition(".utf8=") for row in others]
@@ -82,14 +82,14 @@ def stamps(debian: Path) -> Iterator[tuple[Path, str, list[tuple[str, str]]]]:
 
 
 def freedict(debian: Path) -> Iterator[tuple[str, str, Path]]:
-    """FreeDict's dictionaries: the languages from and to which each translates, and its index."""
+    """Yield Yield FreeDict's dictionaries: the languages from and to which each translates, and its index."""
     for path in sorted((debian / "usr/share/dictd").glob("freedict-*.index")):
         source, target = path.stem.split("-")[1:]
         yield source, target, path
 
 
 def fetch(folder: Path) -> None:
-    """Fetch into `folder` what it lacks: debian/ (packages, unpacked), github/NAME/, tatoeba/LANGUAGE.txt."""
+    """Download what is missing in `folder`: debian/ (unpacked packages), github/NAME/, tatoeba/LANGUAGE.txt."""
     packages = [*DEBIAN, *(f"dict-freedict-{pair}" for code in FREEDICT for pair in (f"eng-{code}", f"{code}-eng"))]
     if not (folder / "debian").exists():
         (folder / "packages").mkdir(parents=True, exist_ok=True)

@@ -43,33 +43,33 @@ class WordNet:
         return english.lower() in self._spelling
 
     def known(self, english: str) -> str | None:
-        """The usual spelling of a word, or of a compound of known words; None for others."""
+        """Return the usual spelling of a word, or of a compound of known words; None for others."""
         text = re.sub(r"^(an?|the|to)\s+", "", english.strip().lower())
         parts = text.split()
         compound = text if 2 <= len(parts) <= 4 and all(part in self._spelling for part in parts) else None
         return self._spelling.get(text, compound)
 
     def is_main(self, english: str, meaning: str) -> bool:
-        """Whether a meaning is the first or second of a word, among those of its part of speech."""
+        """Return whether a meaning is the first or second of a word, among those of its part of speech."""
         return meaning in [one for one in self._senses[english.lower()] if one[-1] == meaning[-1]][:2]
 
     def files(self, english: str) -> list[int]:
-        """The files of the first two meanings as a noun; of the last word for compounds that WordNet lacks."""
+        """Return the files of a noun's first two meanings, or of the last word of a compound that WordNet lacks."""
         word = english.lower() if english.lower() in self._senses else english.lower().split()[-1]
         return [self._files[one] for one in self._senses.get(word, ()) if one.endswith("n")][:2]
 
     def is_thing(self, english: str) -> bool:
-        """Whether a word names what a photo can show."""
+        """Return whether a word names what a photo can show."""
         found = self.files(english)
         return bool(found) and (found[0] in _THINGS or found[-1] in _THINGS - {4})
 
     def is_living(self, english: str) -> bool:
-        """Whether a word names an animal, a plant or food."""
+        """Return whether a word names an animal, a plant or food."""
         return bool(_LIVING.intersection(self.files(english)))
 
 
 def omw(github: Path, wordnet: WordNet) -> Iterator[Line]:
-    """Open Multilingual Wordnet: the words of a meaning with the English words that mainly mean it."""
+    """Yield Yield Open Multilingual Wordnet: the words of a meaning with the English words that mainly mean it."""
     for path in sorted((github / "omw/wns").rglob("wn-*.tab")):
         found = re.fullmatch(r"wn-(data|wikt|cldr|nodia)-(\w+)\.tab", path.name)
         lang = THREE_LETTERS.get(found[2]) if found else None
@@ -85,7 +85,7 @@ def omw(github: Path, wordnet: WordNet) -> Iterator[Line]:
 
 
 def freedict(debian: Path, wordnet: WordNet) -> Iterator[Line]:
-    """FreeDict's dictionaries from and to English: nouns, verbs and adjectives."""
+    """Yield the nouns, verbs and adjectives of FreeDict's dictionaries from and to English."""
     for source, target, path in sources.freedict(debian):
         lang = THREE_LETTERS.get(target if source == "eng" else source)
         if lang is None or "eng" not in (source, target) or source == "jpn":
@@ -102,7 +102,7 @@ def freedict(debian: Path, wordnet: WordNet) -> Iterator[Line]:
 
 
 def _entries(path: Path) -> Iterator[list[str]]:
-    """The lines of each entry of a dictd dictionary."""
+    """Yield the lines of each entry of a dictd dictionary."""
     content, seen = gzip.decompress(path.with_suffix(".dict.dz").read_bytes()), set()
     for cells in (row.split("\t") for row in rows(path)):
         if len(cells) > 2 and not cells[0].startswith("00") and cells[1] not in seen:
@@ -112,7 +112,7 @@ def _entries(path: Path) -> Iterator[list[str]]:
 
 
 def _senses(entry: Iterable[str]) -> Iterator[str]:
-    """The translations in an entry: its first line and its numbered lines, without grammar and notes."""
+    """Yield the translations in an entry: its first line and its numbered lines, without grammar and notes."""
     first = True
     for row in entry:
         if not row.strip() or re.match(r"\s*(\(|Note:|Synonym|see:|\")", row):
@@ -125,7 +125,7 @@ def _senses(entry: Iterable[str]) -> Iterator[str]:
 
 
 def cldr(debian: Path) -> Iterator[Line]:
-    """Unicode CLDR: names and keywords of emoji, names of countries."""
+    """Yield Unicode CLDR's names and keywords of emoji, and its names of countries."""
     english = _cldr(debian, "en")
     for lang in LANGUAGES:
         for code, text in _cldr(debian, lang).items():
@@ -145,14 +145,14 @@ def _cldr(debian: Path, lang: str) -> dict[tuple[str, str | None], str]:
 
 
 def right_script(text: str, lang: str) -> bool:
-    """Whether all letters of a text are in the script of its language."""
+    """Return whether all letters of a text are in the script of its language."""
     scripts = tuple(_SCRIPTS.get(lang, "LATIN").split())
     letters = [c for c in text if c.isalpha() and c not in "ー々"]
     return bool(letters) and all(unicodedata.name(c, "").startswith(scripts) for c in letters)
 
 
 def variants(line: Line, wordnet: WordNet) -> Iterator[Line]:
-    """A line; and for Arabic and Hebrew without vowel marks, Arabic things with and without the article."""
+    """Yield a line and, for Arabic and Hebrew, variants without vowel marks or, for Arabic things, with the article."""
     yield line
     if line.lang in ("ar", "he"):
         bare = re.sub(r"[\u0591-\u05c7\u064b-\u0652]", "", line.text)
@@ -164,7 +164,7 @@ def variants(line: Line, wordnet: WordNet) -> Iterator[Line]:
 
 
 def chosen(lines: Iterable[Line], wordnet: WordNet, familiarity: Callable[[str], float]) -> list[Line]:
-    """Each pair once, without rare meanings: all things, and of other words those that are most familiar."""
+    """Return each pair once, without rare meanings: all things, and of other words those that are most familiar."""
     found: dict[tuple[str, str, str], tuple[Line, int, int]] = {}
     votes, by_english, by_text = Counter[tuple[str, ...]](), Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
     for line in lines:

@@ -10,7 +10,7 @@ from sightline.files import write_atomic
 
 
 def cache_folder() -> Path:
-    """Folder for data that can be recreated: SIGHTLINE_CACHE, or the platform's cache folder."""
+    """Return the folder for data that can be recreated: SIGHTLINE_CACHE, or the platform's cache folder."""
     named = os.environ.get("SIGHTLINE_CACHE")
     if named:
         return Path(named)
@@ -22,7 +22,7 @@ def cache_folder() -> Path:
 
 
 def state_folder() -> Path:
-    """Folder for data that must not be lost between runs: SIGHTLINE_STATE, or the platform's state folder."""
+    """Return the folder for data that must be kept between runs: SIGHTLINE_STATE, or the platform's state folder."""
     named = os.environ.get("SIGHTLINE_STATE")
     if named:
         return Path(named)
@@ -34,7 +34,7 @@ def state_folder() -> Path:
 
 
 def load_cached(name: str) -> dict[str, Any]:
-    """The value last saved under a name; an empty dict if it is missing or unreadable."""
+    """Return the value last saved under a name; an empty dict if it is missing or unreadable."""
     try:
         value = json.loads((cache_folder() / f"{name}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RuntimeError):  # RuntimeError: no home folder

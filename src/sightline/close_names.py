@@ -5,13 +5,13 @@ from difflib import get_close_matches
 
 
 def closest(name: str, choices: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The choice most similar to a misspelt name, or None if none is similar."""
+    """Return the choice most similar to a misspelt name, or None if none is similar."""
     matches = get_close_matches(name, list(choices), n=1, cutoff=cutoff)
     return matches[0] if matches else None
 
 
 def did_you_mean(name: str, choices: Iterable[str], otherwise: str = "Choose from") -> str:
-    """A hint for an unknown name: the closest choice or, if none is similar, all of them.
+    """Return a hint for an unknown name: the closest choice or, if none is similar, all of them.
 
     >>> did_you_mean("widht", ["width", "height"])
     'Did you mean "width"?'

@@ -19,7 +19,7 @@ _DRIVER = Path("/dev/nvidiactl")  # exists if NVIDIA's driver is running
 
 @cache
 def has_gpu() -> bool:
-    """Whether long jobs, such as serving and indexing, will run on a GPU.
+    """Return whether long jobs, such as serving and indexing, will run on a GPU.
 
     With SIGHTLINE_DEVICE=auto, the default, they do if a GPU and torch are available; with `cpu`, never. With `gpu`, a
     missing GPU is an error.
@@ -38,12 +38,12 @@ def has_gpu() -> bool:
 
 
 def preferred_device() -> Device:
-    """The device for a job that takes longer than importing torch: the GPU, if there is a usable one."""
+    """Return the device for a job that takes longer than importing torch: the GPU, if there is a usable one."""
     return "gpu" if has_gpu() else "cpu"
 
 
 def gpu_required() -> bool:
-    """Whether SIGHTLINE_DEVICE=gpu forbids falling back to the CPU."""
+    """Return whether SIGHTLINE_DEVICE=gpu forbids falling back to the CPU."""
     return _wish() == "gpu"
 
 
@@ -55,7 +55,7 @@ def _wish() -> str:
 
 
 def _is_likely() -> bool:
-    """Whether there is a driver, a GPU visible to this process, and torch."""
+    """Return whether there is a driver, a GPU visible to this process, and torch."""
     is_hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
     return _DRIVER.exists() and not is_hidden and importlib.util.find_spec("torch") is not None
 

@@ -45,7 +45,7 @@ class Finding:
     way_out: str = ""
 
     def to_json(self) -> dict[str, str]:
-        """The finding as `sightline doctor --json` prints it."""
+        """Return the finding as `sightline doctor --json` prints it."""
         return {"subject": self.subject, "state": self.state, "says": self.says, "way_out": self.way_out}
 
 
@@ -76,7 +76,7 @@ def examine_collection(at: Path | None = None) -> Iterator[Finding]:
 
 
 def _guarded(subject: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-    """The findings of a check; if it fails, that is reported as a finding, and the other checks continue."""
+    """Yield the findings of a check; if it fails, that is reported as a finding, and the other checks continue."""
     try:
         yield from check()
     except SightlineError as error:
@@ -94,7 +94,7 @@ def _python() -> Iterator[Finding]:
 
 
 def _packages() -> Iterator[Finding]:
-    """Whether the packages that searching needs are installed and recent enough."""
+    """Yield whether the packages that searching needs are installed and recent enough."""
     try:
         needed = _requirements()[""]
     except metadata.PackageNotFoundError:
@@ -110,7 +110,7 @@ def _packages() -> Iterator[Finding]:
 
 
 def _extras() -> Iterator[Finding]:
-    """Whether the packages needed by each extra are installed."""
+    """Yield whether the packages needed by each extra are installed."""
     try:
         requirements = _requirements()
     except metadata.PackageNotFoundError:
@@ -125,7 +125,7 @@ def _extras() -> Iterator[Finding]:
 
 
 def _requirements() -> dict[str, dict[str, str]]:
-    """For each extra, the packages it requires and their minimum versions; those always required are under ""."""
+    """Return the packages that each extra requires, with their minimum versions; those always required are under ""."""
     found: dict[str, dict[str, str]] = {"": {}}
     for line in metadata.requires("sightline-search") or ():
         name, oldest = re.match(r"([\w.-]+)(?:\[.*?\])?(?:>=([\w.]+))?", line).groups()  # type: ignore[union-attr]
@@ -135,7 +135,7 @@ def _requirements() -> dict[str, dict[str, str]]:
 
 
 def _problems(needed: Mapping[str, str]) -> list[str]:
-    """Which of these packages are missing or too old."""
+    """Return which of these packages are missing or too old."""
     found = []
     for name, oldest in needed.items():
         try:
@@ -149,7 +149,7 @@ def _problems(needed: Mapping[str, str]) -> list[str]:
 
 
 def _numbers(version: str) -> list[int]:
-    """The leading numbers of a version, for comparison."""
+    """Return the leading numbers of a version, for comparison."""
     leading = re.match(r"\d+(?:\.\d+)*", version)
     return [int(part) for part in leading[0].split(".")] if leading else []
 
@@ -161,7 +161,7 @@ def _cpus() -> Iterator[Finding]:
 
 
 def _long_jobs() -> Iterator[Finding]:
-    """Which device servers, indexing runs and evaluations use; a single search always uses the CPU."""
+    """Yield which device servers, indexing runs and evaluations use; a single search always uses the CPU."""
     from sightline.device import has_gpu
 
     if not has_gpu():
@@ -199,7 +199,7 @@ def _faiss() -> Iterator[Finding]:
 
 
 def _model() -> Iterator[Finding]:
-    """Whether the bundled model exists, is unmodified, and can encode a text."""
+    """Yield whether the bundled model exists, is unmodified, and can encode a text."""
     from sightline.bundle import Bundle
     from sightline.bundle.spec import check_files, read_spec
     from sightline.registry.loader import locate
@@ -215,7 +215,7 @@ def _model() -> Iterator[Finding]:
 
 
 def _cache() -> Iterator[Finding]:
-    """Whether the cache folder is writable; if not, everything works, but starts more slowly."""
+    """Yield whether the cache folder is writable; if not, everything works, but starts more slowly."""
     from sightline.cache import cache_folder
 
     folder = cache_folder()
@@ -250,7 +250,7 @@ def _collection(at: Path | None) -> Iterator[Finding]:
 
 
 def _contents(collection: "Collection") -> Finding:
-    """The number of items, and whether each has its vectors."""
+    """Return the number of items, and whether each has its vectors."""
     import numpy as np
 
     says = f"{collection.at}: {len(collection):,} {collection.kind}"
@@ -277,7 +277,7 @@ def _damage(collection: "Collection") -> Finding:
 
 
 def _collection_model(collection: "Collection") -> Finding:
-    """Whether the model that indexed the collection is on this machine, and intact."""
+    """Return whether the model that indexed the collection is on this machine, and intact."""
     try:
         return Finding("Its model", "good", collection.model.name)
     except SightlineError as error:
@@ -297,7 +297,7 @@ def _index_again(collection: "Collection") -> str:
 
 
 def _lock(at: Path) -> Finding:
-    """Whether another process is writing to the collection, checked by briefly taking the lock."""
+    """Return whether another process is writing to the collection, checked by briefly taking the lock."""
     from sightline.collection.locks import write_lock
 
     try:

@@ -27,7 +27,7 @@ def open_regular(path: Path, flags: int, mode: int = 0o666) -> int:
 
 
 def read_regular(path: Path, limit: int) -> bytes:
-    """Contents of a regular file of at most `limit` bytes; anything else raises an `OSError`."""
+    """Return the contents of a regular file of at most `limit` bytes; anything else raises an `OSError`."""
     with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
         data = file.read(limit + 1)
     if len(data) > limit:
@@ -121,7 +121,7 @@ class FolderLock:
             os.close(self._folder)
 
     def _is_current(self) -> bool:
-        """Whether the lock file is still in place; another process may have deleted or replaced it."""
+        """Return whether the lock file is still in place; another process may have deleted or replaced it."""
         own = os.fstat(self.file)
         try:
             now = self._path.lstat()
@@ -139,7 +139,7 @@ class FolderLock:
 
 
 def _lock(handle: int, optional: bool = False) -> bool:
-    """Lock an open file; optional: return True on file systems that cannot lock folders."""
+    """Lock an open file; with `optional`, return True on file systems that cannot lock folders."""
     try:
         import fcntl
     except ImportError:

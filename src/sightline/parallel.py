@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def usable_cpus() -> int:
-    """The number of CPUs that this process may use; in a container, fewer than the machine has."""
+    """Return the number of CPUs that this process may use; in a container, fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

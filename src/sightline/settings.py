@@ -73,7 +73,7 @@ def read(
     if found != format:
         or_else = f" Or {way_out[0].lower()}{way_out[1:]}" if way_out else ""
         raise error(
-            f"{path}: {what} format {found!r}, but this version of Sightline reads format {format}",
+            f"{path}: has {what} format {found!r}, but this version of Sightline reads format {format}",
             f"Update Sightline.{or_else}",
         )
     return parse(kind, data, str(path), error)

@@ -150,5 +150,5 @@ def test_a_changed_recipe_is_not_taken_for_the_one_that_made_the_runs(made: tupl
 def test_data_without_terms_is_refused(made: tuple[Path, list[str]], plan: Path) -> None:
     other = plan.with_name("other.model.toml")
     other.write_text(plan.read_text().replace('"cards" = "made for this test"', ""))
-    with pytest.raises(RecipeError, match="terms says nothing of cards"):
+    with pytest.raises(RecipeError, match="terms does not mention cards"):
         ModelBuild(other, made[0], plan.parent / "results").make()

@@ -26,7 +26,7 @@ def test_they_are_indexed_with_time_place_and_size(photos: Path) -> None:
     put(photos / "broken.nef", dng(None)[:2000])
     report = sightline.index(photos, model=Instant())
     assert (report.new, [Path(one.path).name for one in report.broken]) == (4, ["broken.nef"])
-    assert "RAW photo that is broken" in report.broken[0].reason
+    assert "RAW photo that is damaged" in report.broken[0].reason
     with sightline.open(photos, model=Instant()) as collection:
         found = {item.files[0].path: item for item in collection.browse(k=9)}
         assert [found[name].taken for name in ("a.DNG", "b.cr2", "c.nef")] == [

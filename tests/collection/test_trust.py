@@ -117,7 +117,7 @@ def test_a_server_that_a_collection_names_is_not_asked(brought: Path, model: Ins
         lambda: index(brought, model=model),
     ]
     for use in uses:
-        with pytest.raises(CollectionError, match=r"names the server milvus://evil\.example"):
+        with pytest.raises(CollectionError, match=r"refers to the server milvus://evil\.example"):
             use()
     assert contacted == []
 
@@ -163,7 +163,7 @@ def test_files_outside_its_folder_are_not_read_for_a_collection_of_somebody_else
     change_catalog(brought, "UPDATE files SET raw = ?, path = 'x' WHERE id = 1", b"secret.png")
     with Collection.open(brought, model) as collection, pytest.raises(MediaError, match="outside the folder"):
         source_of(next(file for file in collection.files() if file.path == "x")).read()
-    with pytest.raises(CollectionError, match=f"refers to {secret.parent}, but was not made by you"):
+    with pytest.raises(CollectionError, match=f"refers to {secret.parent}, but was not created by you"):
         index(at=brought / ".sightline", model=model)
     assert index(secret.parent, at=brought / ".sightline", model=model)
 

@@ -189,7 +189,7 @@ def test_hostile_and_broken_videos_get_a_line_and_cost_nothing_else(photos: Path
     report = sightline.index(photos, model=Colours())
     assert report.unchanged == 3
     reasons = {Path(one.path).name: one.reason for one in (*report.broken, *report.skipped)}
-    assert "broken or of an unsupported variant" in reasons["cut.mp4"]
+    assert "damaged or of an unsupported type" in reasons["cut.mp4"]
     assert reasons["list.mov"] == "is not a known kind of video"
     assert reasons["empty.mkv"] == "is not a known kind of video"
     assert set(reasons) <= {"cut.mp4", "list.mov", "empty.mkv", "pipe.avi"}

@@ -107,7 +107,7 @@ def test_a_filter_chooses_what_it_says(catalog: sqlite3.Connection, expression: 
         ("width like '1%'", "width", "compares text"),
         ("width > name", "name", "cannot be compared"),
         ("width > heigth", "heigth", 'Did you mean "height"?'),
-        ("width", " ", "not compared with anything"),
+        ("width", " ", "needs a comparison"),
         ("width >", " ", "number"),
         ("width is 3", "3", "null"),
         ("id in 3", "3", "("),
@@ -123,7 +123,7 @@ def test_a_filter_chooses_what_it_says(catalog: sqlite3.Connection, expression: 
         ("id = 3; drop table files", ";", "cannot be understood"),
         ("id = 3 -- or", "-", "cannot be understood"),
         ("id = 1x", "1", "cannot be understood"),
-        ("name = '\udcff'", "' '", "readable"),
+        ("name = '\udcff'", "' '", "valid Unicode"),
     ],
 )
 def test_an_error_points_at_the_place(expression: str, pointed: str, said: str) -> None:

@@ -29,7 +29,7 @@ def test_workers_that_nobody_knows_are_refused(tiny_bundle: Path, photos: Path) 
 
 
 def test_a_model_without_files_is_refused(model: Instant, photos: Path) -> None:
-    with pytest.raises(CollectionError, match=r"exists only in this process[\s\S]*bundle or checkpoint folder"):
+    with pytest.raises(CollectionError, match=r"is loaded only in this process[\s\S]*bundle or checkpoint folder"):
         index(photos, model=model, workers="ray")
 
 

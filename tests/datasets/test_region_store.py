@@ -235,7 +235,7 @@ def test_pictures_of_an_earlier_part_are_passed_over_once(tmp_path: Path) -> Non
     problems: list[Problem] = []
     written = stored(tmp_path / "store", [*FOUND, FOUND[0]], made_of="it", on_problem=problems.append)
     assert written.spec.images == len(FOUND)
-    assert [problem.reason for problem in problems] == ["occurs twice"]
+    assert [problem.reason for problem in problems] == ["is listed twice"]
 
 
 def test_a_store_that_was_begun_of_something_else_is_refused(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_a_command_translates_line_by_line(tmp_path: Path, bilingual: list[Recor
         ("[print(line) for line in 'abc']", "returned 3 texts for 2"),
         ("print('a\\n')", "returned nothing for 'two'"),
         ("import sys; print('no such language', file=sys.stderr); sys.exit(3)", "exit code 3: no such language"),
-        ("import sys; sys.stdout.buffer.write(bytes([255, 10, 255, 10]))", "did not write UTF-8"),
+        ("import sys; sys.stdout.buffer.write(bytes([255, 10, 255, 10]))", "is not valid UTF-8"),
     ],
 )
 def test_a_translator_that_does_not_give_a_text_for_each_is_refused(code: str, said: str) -> None:

@@ -272,22 +272,22 @@ def test_an_operator_that_torch_was_not_taught_is_named(tmp_path: Path) -> None:
 
 REFUSED: dict[str, tuple[list[onnx.NodeProto], dict[str, Array], dict[str, Array]]] = {
     "depends on": ([node("Reshape", "x", "n")], {"x": X, "n": longs(6, 12)}, {}),
-    "reads rounded": (
+    "reads quantised": (
         [node("QuantizeLinear", "x", "s", "z", outputs=("q",)), node("DequantizeLinear", "q", "s", "z")],
         {"x": X},
         {"s": np.float32(1), "z": np.uint8(0)},
     ),
-    "runs backwards": (
+    "has a negative step": (
         [node("Slice", "x", "a", "b", "c", "d")],
         {"x": X},
         {"a": longs(3), "b": longs(0), "c": longs(1), "d": longs(-1)},
     ),
-    "several scales": (
+    "more than one scale": (
         [node("DequantizeLinear", "x", "s", axis=0)],
         {"x": longs(1, 2).astype(np.uint8)},
         {"s": floats(2)},
     ),
-    "has zeros": (
+    "has zero points": (
         [
             helper.make_node(
                 "GatherBlockQuantized", ["w", "x", "s", "z"], ["y"], domain=MICROSOFT, bits=8, block_size=16

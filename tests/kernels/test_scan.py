@@ -197,17 +197,17 @@ def test_without_rows_or_queries_nothing_is_found() -> None:
 def test_what_does_not_fit_together_is_refused() -> None:
     vectors, queries, _ = case("scattered", 3, 16, 2)
     scan = Scan(vectors, device="cpu")
-    with pytest.raises(ModelError, match="the mask has 4 values for 3 rows"):
+    with pytest.raises(ModelError, match="the mask has 4 values, but there are 3 rows"):
         scan.search(queries, 1, np.ones(4, dtype=np.bool_))
     for rows in ([0, 3], [-1, 2]):
-        with pytest.raises(ModelError, match=r"rows .* but there are 3"):
+        with pytest.raises(ModelError, match=r"rows .* but there are only 3"):
             scan.search(queries, 1, np.array(rows))
     check(scan, vectors, queries, 1)
     with pytest.raises(ModelError, match=r"queries \(2, 8\)"):
         scan.search(queries[:, :8], 1)
     with pytest.raises(ModelError, match="the 0 nearest"):
         scan.search(queries, 0)
-    with pytest.raises(ModelError, match=r"vectors \(3, 8\)"):
+    with pytest.raises(ModelError, match=r"vectors have shape \(3, 8\)"):
         scan.append(vectors[:, :8])
 
 

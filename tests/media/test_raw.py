@@ -79,7 +79,7 @@ def test_other_tiff_files_are_no_raw_photos() -> None:
 
 @pytest.mark.parametrize("data", [dng(None)[:2000], b"\0\0\0\x18ftypcrx \0\0\0\x01crx isom" + bytes(64)])
 def test_broken_ones_say_what_they_are(data: bytes) -> None:
-    with pytest.raises(MediaError, match="RAW photo that is broken or of an unsupported variant"):
+    with pytest.raises(MediaError, match="RAW photo that is damaged or of an unsupported type"):
         opened(data)
 
 

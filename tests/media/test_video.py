@@ -114,8 +114,8 @@ def test_when_time_is_up_what_was_found_has_to_do(tmp_path: Path) -> None:
     ("data", "says"),
     [
         (b"#EXTM3U\n#EXTINF:1,\n/etc/passwd\n", "is not a known kind of video"),
-        (b"\0\0\0\x18ftypisom" + bytes(300), "is a video that is broken or of an unsupported variant"),
-        (b"\x1a\x45\xdf\xa3" + bytes(300), "is a video that is broken or of an unsupported variant"),
+        (b"\0\0\0\x18ftypisom" + bytes(300), "is a video that is damaged or of an unsupported type"),
+        (b"\x1a\x45\xdf\xa3" + bytes(300), "is a video that is damaged or of an unsupported type"),
         (b"", "is not a known kind of video"),
     ],
 )

@@ -34,11 +34,11 @@ def test_a_blend_lies_on_the_line_between_trained_and_source(source: str, share:
 
 def test_what_cannot_be_blended_is_refused(source: str, tmp_path: Path) -> None:
     model = tiny.retriever(tiny.DUAL)
-    with pytest.raises(ModelError, match=r"the blend cannot be 1\.5"):
+    with pytest.raises(ModelError, match=r"blend.share cannot be 1\.5"):
         blend(model, "image", source, 1.5)
     with pytest.raises(ModelError, match="no part 'ears'"):
         blend(model, "ears", source, 0.5)
     other, _ = towers.build(TowerConfig(config={**tiny.VISION, "num_hidden_layers": 2}), "vision")
     other.save_pretrained(tmp_path / "other")
-    with pytest.raises(ModelError, match="not those of this model's image encoder"):
+    with pytest.raises(ModelError, match="do not fit this model's image encoder"):
         blend(model, "image", str(tmp_path / "other"), 0.5)

@@ -114,7 +114,7 @@ def test_an_open_clip_with_another_tower_is_refused_by_name(clip: Path, tmp_path
 def test_weights_alone_are_refused_with_what_to_do(tmp_path: Path) -> None:
     torch.save({}, tmp_path / "epoch_3.pt")
     with pytest.raises(
-        ModelError, match=r"epoch_3\.pt: weights alone[\s\S]*open_clip_config\.json and tokenizer\.json"
+        ModelError, match=r"epoch_3\.pt: contains only weights[\s\S]*open_clip_config\.json and tokenizer\.json"
     ):
         load(tmp_path / "epoch_3.pt")
 
@@ -130,7 +130,7 @@ def test_the_clip_of_a_sentence_transformers_folder_is_opened(clip: Path, tmp_pa
 def test_a_sentence_transformers_folder_of_texts_is_refused(tmp_path: Path) -> None:
     module = {"path": "", "type": "sentence_transformers.models.Transformer"}
     (tmp_path / "modules.json").write_text(json.dumps([module]))
-    with pytest.raises(ModelError, match="a sentence-transformers model of Transformer, which reads texts only"):
+    with pytest.raises(ModelError, match="a sentence-transformers model of Transformer, which only reads texts"):
         locate(tmp_path)
 
 

@@ -107,7 +107,7 @@ def test_what_comes_before_a_layer_is_everything_below_it() -> None:
     names = {name for name, p in encoder.named_parameters() if id(p) not in below}
     assert {name.split(".")[0] for name in names if f"layers.{count - 1}." not in name} == {"post_layernorm"}
     assert sum(f"layers.{count - 1}." in name for name in names) == len(list(towers.layers(encoder)[-1].parameters()))
-    with pytest.raises(ModelError, match="none remains above"):
+    with pytest.raises(ModelError, match="there is none above layer"):
         towers.before(encoder, count)
 
 

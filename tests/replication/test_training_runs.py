@@ -55,7 +55,7 @@ def test_what_is_trained_is_not_trained_again_nor_taken_for_something_else(
     cost = once.train_once("tiny", ["schedule.steps=1"], tmp_path / "run")
     monkeypatch.delattr(once, "train")
     assert once.train_once("tiny", ["schedule.steps=1"], tmp_path / "run") == cost
-    with pytest.raises(SystemExit, match=r"was trained with \['schedule.steps=1'\], and now it should be \['seed=1'\]"):
+    with pytest.raises(SystemExit, match=r"was trained with \['schedule.steps=1'\], but now \['seed=1'\] is requested"):
         once.train_once("tiny", ["seed=1"], tmp_path / "run")
 
 

@@ -223,7 +223,7 @@ BROKEN = [np.nan, np.inf, -np.inf]
 def test_vectors_that_are_not_finite_are_refused(store: Store, number: float) -> None:
     ids, encoded = items([1, 2, 3])
     encoded.embedding[1, 4] = number
-    with pytest.raises(StoreError, match="embedding: a vector has a number that is not finite"):
+    with pytest.raises(StoreError, match="embedding: a vector contains a number that is not finite"):
         store.add(ids, encoded)
     ids, encoded = items([1, 2, 3])
     assert encoded.states is not None

@@ -39,5 +39,5 @@ def test_a_filter_by_an_unknown_column_is_left_to_the_caller() -> None:
 
 
 def test_only_plain_names_become_columns() -> None:
-    with pytest.raises(StoreError, match="a column may not be called"):
+    with pytest.raises(StoreError, match="a column cannot be called"):
         to_condition(filters.Test('a"b', "text", "=", ("x",)), {'a"b': "text"})

@@ -164,7 +164,7 @@ def test_names_are_validated_by_how_often_they_come_first(few: Path, named: Path
         ({"neighbours": {}}, r"data\.neighbours: cannot be combined with data\.sources"),
         ({"batch_tokens": 99, "draw": "pairs"}, r"data\.batch_tokens: cannot be combined with data\.sources"),
         ({"sources": [{"name": "a", "train": ["x"], "share": 1, "passes": 2}]}, r"sources\.a: set either share"),
-        ({"sources": [{"name": "a", "train": ["x"]}] * 2}, 'two are named "a"'),
+        ({"sources": [{"name": "a", "train": ["x"]}] * 2}, 'the name "a" is used twice'),
         ({"sources": [{"name": "a", "train": ["x"], "share": 1}, {"name": "b", "train": ["x"]}]}, "b: has no share"),
         ({"sources": [{"name": "a", "train": []}]}, r"sources\.a\.train: is empty"),
         ({"sources": [{"name": "a", "train": ["x"], "shaer": 1}]}, 'unknown key "shaer"'),

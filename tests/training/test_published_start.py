@@ -106,7 +106,7 @@ def test_lora_leaves_the_encoders_as_they_are_and_is_merged_into_the_best(
         ({"lora": {"layers": "nothing"}}, "lora.layers: no linear layer"),
         ({"lora": {"encoders": ["sound"]}}, 'has no encoder "sound"'),
         ({"lora": {}, "average": {"with_start": 0.5}}, "average.with_start: cannot be combined with lora"),
-        ({"validation": {"patience": 2}}, "validation.patience: needs several validations"),
+        ({"validation": {"patience": 2}}, "validation.patience needs more than one validation"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(

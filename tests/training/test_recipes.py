@@ -114,17 +114,17 @@ def test_an_unknown_key_is_refused_with_the_key_that_was_meant(key: str, meant: 
     ("key", "value", "said"),
     [
         ("data__batch_size", "many", "data.batch_size: expected int, found 'many'"),
-        ("data__batch_size", 0, "data.batch_size is 0"),
+        ("data__batch_size", 0, "data.batch_size cannot be 0"),
         ("data__train", "train.jsonl", "data.train: expected"),
         ("data__train", [], "data.train: is empty"),
-        ("data__limit", -1, "data.limit is -1"),
+        ("data__limit", -1, "data.limit cannot be -1"),
         ("data__draw", "uniqe", 'Did you mean "unique"?'),
         ("seed", 1.5, "seed: expected int"),
-        ("seed", -1, "seed is -1"),
+        ("seed", -1, "seed cannot be -1"),
         ("optimizer__lr", "fast", "optimizer.lr: expected float"),
-        ("optimizer__lr", -1e-4, "optimizer.lr is -0.0001"),
-        ("optimizer__lr", float("nan"), "optimizer.lr is nan"),
-        ("optimizer__rates", {"text": -1.0}, "optimizer.rates.text is -1.0"),
+        ("optimizer__lr", -1e-4, "optimizer.lr cannot be -0.0001"),
+        ("optimizer__lr", float("nan"), "optimizer.lr cannot be nan"),
+        ("optimizer__rates", {"text": -1.0}, "optimizer.rates.text cannot be -1.0"),
         ("optimizer__betas", [0.9], "expected 2 values, found 1"),
         ("validation__metric", "R@5", "validation.metric: 'R@5' is not an allowed value"),
         ("augment__crop", 0.0, "augment.crop cannot be 0.0"),
@@ -140,10 +140,10 @@ def test_a_value_that_cannot_be_is_refused_by_its_key(key: str, value: object, s
     [
         ({}, "schedule: set either epochs or steps"),
         ({"epochs": 2, "steps": 100}, "schedule: set either epochs or steps"),
-        ({"epochs": 2, "steps": -1}, "schedule.steps is -1"),
+        ({"epochs": 2, "steps": -1}, "schedule.steps cannot be -1"),
         ({"steps": 9, "warmup": 100}, "a fraction of all steps, from 0 to 1"),
-        ({"steps": 9, "run": "pattern"}, 'run = "pattern" and a pattern of losses go together'),
-        ({"steps": 9, "pattern": ["embed"]}, 'run = "pattern" and a pattern of losses go together'),
+        ({"steps": 9, "run": "pattern"}, 'run = "pattern" needs a pattern of losses'),
+        ({"steps": 9, "pattern": ["embed"]}, 'run = "pattern" needs a pattern of losses'),
         ({"steps": 9, "run": "pattern", "pattern": ["embde"]}, 'Did you mean "embed"?'),
         ({"steps": 9, "decay": "exponential"}, "schedule.decay: 'exponential' is not an allowed value"),
     ],
@@ -156,8 +156,8 @@ def test_a_schedule_that_makes_no_sense_is_refused(schedule: dict[str, Any], sai
     ("losses", "said"),
     [
         ({}, "losses: a recipe needs at least one"),
-        ({"embed": {"loss": "triplet", "weight": "much"}}, "losses.embed.weight is 'much'"),
-        ({"embed": {"loss": "triplet", "weight": -1}}, "losses.embed.weight is -1"),
+        ({"embed": {"loss": "triplet", "weight": "much"}}, "losses.embed.weight cannot be 'much'"),
+        ({"embed": {"loss": "triplet", "weight": -1}}, "losses.embed.weight cannot be -1"),
         ({"embed": {"loss": "triplet", "weight": 0}}, "all weights are 0"),
     ],
 )
@@ -188,7 +188,7 @@ def test_a_model_is_new_or_goes_on_from_a_checkpoint_and_not_both() -> None:
     single["transformer"] = GIVEN["model"]["text"]
     assert isinstance(parse_recipe(changed(model=single), "it.toml").model_config(), SingleStreamConfig)
     assert "would be ignored" in refusal(model={"start": "runs/a/best", "embedding_dim": 8})
-    assert "nothing to blend" in refusal(blend={"part": "image", "source": "tower", "share": 0.5})
+    assert "no trained weights to blend" in refusal(blend={"part": "image", "source": "tower", "share": 0.5})
 
 
 @pytest.mark.parametrize(

@@ -168,9 +168,9 @@ def test_a_teacher_with_another_mean_sees_the_same_crops(few: Path, tmp_path: Pa
     ("change", "said"),
     [
         ({"teacher": None}, "losses.shrink: distill learns from a teacher, but there is none"),
-        ({"losses": {"embed": {"loss": "triplet"}}}, "teacher: no loss learns from it"),
+        ({"losses": {"embed": {"loss": "triplet"}}}, "teacher: no loss uses the teacher"),
         ({"teacher": {"model": "nowhere", "by": "states"}}, "teacher.by: 'states' is not an allowed value"),
-        ({"teacher": {"model": "nowhere", "chunk": 0}}, "teacher.chunk is 0"),
+        ({"teacher": {"model": "nowhere", "chunk": 0}}, "teacher.chunk cannot be 0"),
         ({"teacher": {"by": "match"}}, '"model" is missing'),
     ],
 )

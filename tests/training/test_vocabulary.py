@@ -76,7 +76,7 @@ def test_no_id_is_beyond_the_vocabulary_asked_for(vocabulary: int) -> None:
 
 
 def test_a_vocabulary_without_room_for_words_is_refused() -> None:
-    with pytest.raises(RecipeError, match="a vocabulary of 4 has no room for words"):
+    with pytest.raises(RecipeError, match="a vocabulary of 4 is too small for any words"):
         learn_tokenizer(["a dog"], len(SPECIAL), 8)
 
 

@@ -107,7 +107,7 @@ def evaluate(  # type: ignore[misc]  # `options` of the signatures above are tho
     import_modules(imports)
     if ranks is not None:
         if names or not isinstance(lang, str):
-            raise OptionError("ranks", "needs captions in one language")
+            raise OptionError("ranks", "can only be written for a single language")
         check_ranks_file(Path(ranks))
     paths = _paths(data)
     records: Any = data
@@ -126,7 +126,7 @@ def evaluate(  # type: ignore[misc]  # `options` of the signatures above are tho
         unused = {"partner": partner, "translate": translate, "late": late, "matcher": matcher}
         for option, value in {**unused, "distractors": distractors or None}.items():
             if value is not None:
-                raise OptionError(option, "is unavailable for names")
+                raise OptionError(option, "cannot be combined with names")
         return evaluate_names(opened, records, **options)
     options |= {
         "protocol": protocol,
@@ -155,7 +155,7 @@ def records_of(data: Captioned, **options: Any) -> Sequence[Record]:
 
 
 def _paths(data: Captioned) -> list[str] | None:
-    """The paths of data sets; None for records."""
+    """Return the paths of data sets; None for records."""
     listed = [data] if isinstance(data, str | Path) else data
     return [str(path) for path in listed] if any(isinstance(one, str | Path) for one in listed) else None
 

@@ -31,7 +31,7 @@ class Encoded:
         return len(self.embedding)
 
     def taken(self, places: Int64Array) -> "Encoded":
-        """The items at these indices, in that order."""
+        """Return the items at these indices, in that order."""
         return Encoded(
             self.embedding[places],
             self.mask[places],
@@ -41,7 +41,7 @@ class Encoded:
         )
 
     def row(self, number: int) -> "Encoded":
-        """One item of the batch, without padding."""
+        """Return one item of the batch, without padding."""
         own, real = slice(number, number + 1), self.mask[number]
         return Encoded(
             self.embedding[own],

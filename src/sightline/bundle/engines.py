@@ -75,7 +75,7 @@ def load_engine(path: Path, device: Device, threads: int) -> Engine:
 def gpu_pair_matcher(
     engine: Engine, texts: Ragged, images: Ragged
 ) -> Callable[[Int64Array, Int64Array], Float32Array] | None:
-    """A matcher by index, with all states in GPU memory; None if they do not fit, or if the engine is not on a GPU."""
+    """Return a matcher by index with all states in GPU memory; None if they do not fit or the engine is on a CPU."""
     from sightline.kernels.graphs import TorchGraph
     from sightline.kernels.pairs import DevicePairs
 

@@ -41,7 +41,7 @@ class LanguagesSpec:
 
 
 def read_languages(bundle: Path, sha256: str) -> LanguagesSpec | None:
-    """The spec of the add-on in a bundle's folder; None if there is none. sha256: the bundle's.
+    """Return the spec of the add-on in a bundle's folder; None if there is none. sha256: the bundle's.
 
     The other files of the add-on are checked when a text in one of its languages is first encoded.
     """
@@ -68,7 +68,7 @@ def read_languages(bundle: Path, sha256: str) -> LanguagesSpec | None:
 
 
 def languages_of(own: tuple[str, ...], add_on: LanguagesSpec | None) -> tuple[str, ...]:
-    """The languages of a bundle, its own first, and those of its add-on."""
+    """Return the languages of a bundle, its own first, and those of its add-on."""
     return (*own, *(lang for lang in (add_on.text.languages if add_on else ()) if lang not in own))
 
 
@@ -79,7 +79,7 @@ def write_languages(folder: Path, spec: LanguagesSpec) -> None:
 
 
 def read_words(folder: Path, spec: LanguagesSpec) -> dict[str, Words]:
-    """The words that the add-on was trained on, by language; empty if it has no word list."""
+    """Return the words that the add-on was trained on, by language; empty if it has no word list."""
     if WORDS_FILE not in spec.files:
         return {}
     path = folder / WORDS_FILE

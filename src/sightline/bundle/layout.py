@@ -14,7 +14,7 @@ HUB_PREFIX = "hf:"
 
 
 def name_of(folder: str | Path) -> str:
-    """The name of a model in results: its folder's name or, for the best checkpoint of a run, the run's name.
+    """Return the name of a model in results: its folder's name or, for the best checkpoint of a run, the run's name.
 
     >>> name_of("openai/clip-vit-base-patch32"), name_of("runs/mine/best")
     ('clip-vit-base-patch32', 'mine')

@@ -44,7 +44,7 @@ class Defaults:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The older kind of relevance: the probability that, among all items, this is the one that was meant.
+    """The older kind of relevance: the probability that an item is the one that was meant, among all items.
 
     It is sigmoid(scale x score + bias), fitted on held-out pairs, for the scores of one stage.
 
@@ -100,18 +100,18 @@ class Model(Protocol):
     def match(
         self, text_states: FloatArray, text_mask: BoolArray, image_states: FloatArray, image_mask: BoolArray
     ) -> Float32Array:
-        """Logit [batch] that text i and image i belong together; states [batch, n, hidden], masks [batch, n]."""
+        """Return logits [batch] that text i and image i match; states [batch, n, hidden], masks [batch, n]."""
         ...
 
     def word_cosines(
         self, text_states: FloatArray, text_mask: BoolArray, image_states: FloatArray, image_mask: BoolArray
     ) -> Float32Array | None:
-        """Cosines [batch, words, n] by which the matcher relates words to parts of an image; None if it uses none."""
+        """Return the matcher's cosines [batch, words, n] of words with parts of an image; None if it uses none."""
         return None
 
     @property
     def defaults(self) -> Defaults:
-        """The stages and the fusion for searches that do not set them."""
+        """The default stages and fusion of a search."""
         return Defaults()
 
     @property
@@ -135,7 +135,7 @@ class Model(Protocol):
         return ("en",)
 
     def for_language(self, lang: str) -> "Model":
-        """The same model for texts in a language: an add-on may supply another text graph, relevance and word list.
+        """Return this model for texts in a language, for which an add-on may supply its own text graph and relevance.
 
         Vectors stay comparable. A language that the model does not read is rejected.
         """
@@ -164,11 +164,11 @@ class Model(Protocol):
         return 1
 
     def prefer_gpu(self) -> "Model":
-        """The same model for a long job: on the GPU, if there is one and torch is installed."""
+        """Return this model for a long job: on the GPU, if there is one and torch is installed."""
         return self
 
     def with_threads(self, threads: int) -> "Model":
-        """The same model with this number of CPU threads per call, if the engine supports that."""
+        """Return this model with this number of CPU threads per call, if the engine supports that."""
         return self
 
     @property
@@ -177,7 +177,7 @@ class Model(Protocol):
         return None
 
     def fast_variant(self) -> "Model | None":
-        """The same model with a faster image graph whose vectors are in the same space; None if it has none."""
+        """Return this model with a faster image graph whose vectors are in the same space; None if it has none."""
         return None
 
     def prepare(self, *graphs: Graph, wait: bool = False) -> None:
@@ -185,12 +185,12 @@ class Model(Protocol):
         return
 
     def pair_matcher(self, texts: Ragged, images: Ragged) -> PairMatcher:
-        """A function that matches texts and images by their indices; texts, images: the states of all of them."""
+        """Return a function that matches texts and images by their indices; texts, images: the states of all items."""
         return lambda text, image: self.match(*texts.padded(text), *images.padded(image))
 
 
 def unknown_language(model: Model, lang: str) -> OptionError:
-    """The error for a language that a model does not read."""
+    """Return the error for a language that a model does not read."""
     return OptionError(
         "lang",
         f"cannot be {lang!r}: {model.name} reads {', '.join(model.languages)}",

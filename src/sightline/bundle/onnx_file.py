@@ -56,14 +56,14 @@ def _has_external_data(data: bytes) -> bool:
             elif wire_type in _FIXED:
                 at += _FIXED[wire_type]
             else:
-                raise ValueError(f"wire type {wire_type}")
+                raise ValueError(f"unknown wire type {wire_type}")
         if at != end:
-            raise ValueError("a field reaches beyond its message")
+            raise ValueError("a field extends past the end of its message")
     return False
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number that starts at this offset, and the offset after it."""
+    """Return the number that starts at this offset, and the offset after it."""
     value = 0
     for shift in range(0, 70, 7):
         byte = data[at]
@@ -71,4 +71,4 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
-    raise ValueError("a number longer than ten bytes")
+    raise ValueError("a number is longer than ten bytes")

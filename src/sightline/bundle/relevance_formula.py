@@ -35,7 +35,7 @@ class PairRelevance:
     """relevance = sigmoid(sum of weight x feature + bias), fitted on held-out pairs of texts and images.
 
     weights: the weight of each feature by its name (see `features`), and "bias".
-    line: the minimum relevance for a result to count as a match, unless the user sets another.
+    line: the minimum relevance for a result to count as a match, unless the user sets another one.
     data: the names of the data it was fitted on.
     error: by kind of query, the calibration error among the top ten, 0 to 1, on data that was not used for fitting.
     """
@@ -51,11 +51,11 @@ class PairRelevance:
             raise BundleError(f"relevance: unknown features {', '.join(unknown)}", "Update Sightline.")
         if not all(map(math.isfinite, self.weights.values())) or not 0 <= self.line <= 1:
             raise BundleError(
-                "relevance: weights must be finite, and line must be from 0 to 1", "Export the model again."
+                "relevance: weights must be finite, and line must be between 0 and 1", "Export the model again."
             )
 
     def of(self, text: str, cosines: FloatArray, words: Words) -> Float64Array:
-        """The relevance of images with these cosines to a text; words: those that the model was trained on.
+        """Return the relevance of images with these cosines to a text; words: those that the model was trained on.
 
         >>> fitted = PairRelevance({"cosine": 10.0, "bias": -5.0})
         >>> fitted.of("a dog", np.array([0.5]), Words()).tolist()
@@ -69,14 +69,14 @@ class PairRelevance:
 
 
 def feature_rows(text: str, cosines: FloatArray, words: Words) -> Float64Array:
-    """The features [n, features] of a text paired with images of these cosines [n], in the order of FEATURES."""
+    """Return the features [n, features] of a text paired with images of these cosines [n], in the order of FEATURES."""
     own, cosine = features(text, words), np.asarray(cosines, dtype=np.float64)
     columns = [cosine * _factor(own, factor) for factor in COSINE_FEATURES.values()]
     return np.stack([*columns, *(np.full(len(cosine), own[name]) for name in TEXT_FEATURES)], axis=1)
 
 
 def features(text: str, words: Words) -> dict[str, float]:
-    """The TEXT_FEATURES and OLD_FEATURES of a text, by name.
+    """Return the TEXT_FEATURES and OLD_FEATURES of a text, by name.
 
     length: from 0 for one word to 1 for eight or more, on a logarithmic scale. Articles, prepositions and the like, and
         the words photo, picture and image, do not count: "dog" and "a photo of a dog" are equally long.
@@ -84,7 +84,7 @@ def features(text: str, words: Words) -> dict[str, float]:
     length2, familiarity_length, familiarity_length2: the square of the length, and familiarity times both.
     number_share, colour_share: the share of number words, and of colours, among the words that count, 0 to 1. A model
         easily finds three dogs for "two dogs", and a yellow coat for "yellow dog".
-    counts, colours: 1 if it has a number word, or a colour, else 0.
+    counts, colours: 1 if the text has a number word, or a colour, else 0.
     """
     found = re.findall(r"\w+", text.lower())
     counted = [word for word in found if word not in FUNCTION_WORDS]

@@ -93,7 +93,7 @@ class Bundle(Model):
 
     @property
     def defaults(self) -> Defaults:
-        """The stages and the fusion for searches that do not set them."""
+        """The default stages and fusion of a search."""
         return self.spec.defaults
 
     @property
@@ -117,7 +117,7 @@ class Bundle(Model):
         return languages_of(self.spec.text.languages, self._add_on)
 
     def for_language(self, lang: str) -> "Bundle":
-        """The same bundle with the text graph for a language: its own, or that of its add-on, loaded on first use."""
+        """Return this bundle with the text graph for a language: its own, or its add-on's, loaded on first use."""
         own = self.spec.text.languages
         if lang in own:
             return self
@@ -174,21 +174,21 @@ class Bundle(Model):
         return Tokenizer.open(self.folder / text.tokenizer, text.max_length, text.pad_id)
 
     def prefer_gpu(self) -> "Bundle":
-        """The same bundle for a long job: on the GPU, if there is one and torch is installed.
+        """Return this bundle for a long job: on the GPU, if there is one and torch is installed.
 
         A single search stays on the CPU, where it finishes before torch would even be imported.
         """
         return self._changed(self.threads, preferred_device())
 
     def with_threads(self, threads: int) -> "Bundle":
-        """The same bundle with this number of CPU threads per call; returns itself if nothing changes."""
+        """Return this bundle with this number of CPU threads per call, or itself if nothing changes."""
         return self if threads == self.threads else self._changed(threads, self.device)
 
     def _changed(self, threads: int, device: Device) -> "Bundle":
         return Bundle(self.folder, self._whole, threads, device, fast=self._is_fast)
 
     def fast_variant(self) -> "Bundle | None":
-        """The same bundle with its fast image graph, after checking that file; None if it has none."""
+        """Return this bundle with its fast image graph, after checking that file; None if it has none."""
         if self.spec.fast is None:
             return None
         variant = Bundle(self.folder, self.spec, self.threads, self.device, fast=True)
@@ -203,7 +203,8 @@ class Bundle(Model):
     def prepare(self, *graphs: Graph, wait: bool = False) -> None:
         """Load graphs in the background, each in its own thread, or load them now if `wait` is set.
 
-        A call waits for the graph it needs. An error in a graph is raised by the first call that needs it.
+        A call waits for the graph that it needs. If loading a graph fails, the first call that needs it raises the
+        error.
         """
         for graph in graphs:
             if wait:
@@ -212,7 +213,7 @@ class Bundle(Model):
                 threading.Thread(target=self._try, args=(graph,), name=f"sightline-load-{graph}").start()
 
     def engine(self, graph: Graph) -> Engine:
-        """The engine of a graph, loaded on first use."""
+        """Return the engine of a graph, loaded on first use."""
         with self._locks[graph]:
             if graph not in self._engines:
                 self._engines[graph] = self._load(graph)
@@ -241,14 +242,14 @@ class Bundle(Model):
     def match(
         self, text_states: FloatArray, text_mask: BoolArray, image_states: FloatArray, image_mask: BoolArray
     ) -> Float32Array:
-        """Logit [batch] that text i and image i belong together; states [batch, n, hidden], masks [batch, n]."""
+        """Return logits [batch] that text i and image i match; states [batch, n, hidden], masks [batch, n]."""
         logits: Float32Array = self._matched(text_states, text_mask, image_states, image_mask)["logits"]
         return logits
 
     def word_cosines(
         self, text_states: FloatArray, text_mask: BoolArray, image_states: FloatArray, image_mask: BoolArray
     ) -> Float32Array | None:
-        """Cosines [batch, words, n] by which the matcher relates words to parts of an image; None if it uses none."""
+        """Return the matcher's cosines [batch, words, n] of words with parts of an image; None if it uses none."""
         return self._matched(text_states, text_mask, image_states, image_mask).get("word_cosines")
 
     def pair_matcher(self, texts: Ragged, images: Ragged) -> PairMatcher:
@@ -317,24 +318,24 @@ class _InLanguage(Bundle):
         return self._bundle.languages
 
     def for_language(self, lang: str) -> Bundle:
-        """The bundle with the text graph for another language."""
+        """Return the bundle with the text graph for another language."""
         return self._bundle.for_language(lang)
 
     @property
     def fast_relevance(self) -> None:
-        """None: it is fitted for texts in the bundle's own languages."""
+        """Always None, because it is fitted for texts in the bundle's own languages."""
 
     def fast_variant(self) -> Bundle | None:
-        """The same model with the bundle's fast image graph; None if it has none."""
+        """Return this model with the bundle's fast image graph; None if it has none."""
         fast = self._bundle.fast_variant()
         return None if fast is None else fast.for_language(self._lang)
 
     def prefer_gpu(self) -> Bundle:
-        """The same model for a long job: on the GPU, if there is one."""
+        """Return this model for a long job: on the GPU, if there is one."""
         return self._bundle.prefer_gpu().for_language(self._lang)
 
     def with_threads(self, threads: int) -> Bundle:
-        """The same model with this number of CPU threads per call."""
+        """Return this model with this number of CPU threads per call."""
         return self._bundle.with_threads(threads).for_language(self._lang)
 
     def prepare(self, *graphs: Graph, wait: bool = False) -> None:
@@ -343,7 +344,7 @@ class _InLanguage(Bundle):
             self._owner(graph).prepare(graph, wait=wait)
 
     def engine(self, graph: Graph) -> Engine:
-        """The engine of a graph: the add-on's for texts."""
+        """Return the engine of a graph: the add-on's for texts."""
         return self._owner(graph).engine(graph)
 
     def _owner(self, graph: Graph) -> Bundle:

@@ -104,14 +104,14 @@ class BundleSpec:
         return IMAGE_FILE if IMAGE_FILE in self.files else FAST_IMAGE_FILE
 
     def without_fast(self) -> "BundleSpec":
-        """The same bundle without its fast image graph, if it has one."""
+        """Return the spec without the fast image graph, if there is one."""
         if self.fast is None:
             return self
         files = {name: hash for name, hash in self.files.items() if name != FAST_IMAGE_FILE}
         return replace(self, files=files, fast=None)
 
     def fast_variant(self) -> "BundleSpec":
-        """The bundle with its fast image graph in place of the full one; raises an error if it has none."""
+        """Return the bundle with its fast image graph in place of the full one; raises an error if it has none."""
         if self.fast is None:
             raise BundleError(f"{self.name} has no fast image graph", "Leave out fast and --quick.")
         return replace(
@@ -202,13 +202,13 @@ def check_file(folder: Path, name: str, expected: str) -> None:
 
 
 def identity(spec: BundleSpec) -> str:
-    """A hash of everything that determines a bundle's vectors, which excludes its name, results and fast graph."""
+    """Return a hash of everything that determines a bundle's vectors, but not of its name, results and fast graph."""
     decides = {"files": spec.without_fast().files, "image": spec.image, "text": spec.text}
     return hashlib.sha256(json.dumps(settings.plain(decides), sort_keys=True).encode()).hexdigest()
 
 
 def sha256(path: Path) -> str:
-    """The hash of a file's contents, in hexadecimal; raises `OSError` for a pipe or a device."""
+    """Return the hash of a file's contents, in hexadecimal; raises `OSError` for a pipe or a device."""
     with open(path, "rb", opener=_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(f"{path} is not a regular file")

@@ -62,7 +62,7 @@ class Tokenizer:
         return TokenBatch(ids, mask, truncated)
 
     def word_numbers(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
-        """For each token of the texts [batch, n], the index of its word in the text; -1 for tokens outside words."""
+        """Return the index in its text of each token's word [batch, n]; -1 for tokens outside words."""
         numbers = [[-1 if word is None else word for word in one.word_ids] for one in self._encoded(texts)]
         longest = max(map(len, numbers))
         return np.array([row + [-1] * (longest - len(row)) for row in numbers], dtype=np.int64)
@@ -73,7 +73,7 @@ class Tokenizer:
         return int(self._backend.get_vocab_size())
 
     def id_of(self, token: str) -> int | None:
-        """The id of a token; None if there is no such token."""
+        """Return the id of a token; None if there is no such token."""
         found: int | None = self._backend.token_to_id(token)
         return found
 
@@ -81,11 +81,11 @@ class Tokenizer:
         return list(self._backend.encode_batch(list(texts)))
 
     def tokens(self, text: str) -> list[str]:
-        """The tokens of one text as strings, aligned with the rows of its encoding."""
+        """Return the tokens of one text as strings, aligned with the rows of its encoding."""
         return list(self._backend.encode(text).tokens)
 
     def words(self, text: str) -> list[Word]:
-        """The words of one text up to the length limit, as split by the tokenizer; punctuation is not a word.
+        """Return the words of one text up to the length limit, as split by the tokenizer; punctuation is not a word.
 
         Chinese and Japanese have no spaces between words: there, every token counts as a word.
         """
@@ -100,7 +100,7 @@ class Tokenizer:
         return [Word(*span) for span in spans if any(character.isalnum() for character in text[span[0] : span[1]])]
 
     def is_word(self, word: str) -> bool:
-        """Whether a word is a single token, as common words are."""
+        """Return whether a word is a single token, as common words are."""
         return sum(len(part.rows) for part in self.words(word)) == 1
 
     def save(self, path: Path) -> None:
@@ -113,7 +113,7 @@ class Tokenizer:
 
 
 def _span(text: str, offsets: list[tuple[int, int]]) -> tuple[int, int]:
-    """The start and end of a word's tokens, without the space that some tokenizers include."""
+    """Return the start and end of a word's tokens, without the space that some tokenizers include."""
     start, end = min(offset[0] for offset in offsets), max(offset[1] for offset in offsets)
     inner = text[start:end]
     return end - len(inner.lstrip()), start + len(inner.rstrip())

@@ -53,7 +53,7 @@ class Words(Sequence[str]):
         return isinstance(word, str) and (word in self.ranks or word.removesuffix("s") in self.ranks)
 
     def familiarity(self, text: str) -> float:
-        """The familiarity of a text's least frequent word: 1 for the most frequent word of all, 0 if unknown."""
+        """Return the familiarity of a text's least frequent word: 1 for the most frequent word of all, 0 if unknown."""
         return min(map(self._of_word, words_in(text)), default=0.0) if self._words else 0.0
 
     def _of_word(self, word: str) -> float:
@@ -63,7 +63,7 @@ class Words(Sequence[str]):
 
 
 def most_frequent(captions: Iterable[str], least: int = 4) -> list[str]:
-    """The words that occur in at least `least` captions, most frequent first.
+    """Return the words that occur in at least `least` captions, most frequent first.
 
     >>> most_frequent(["A dog", "a cat", "two dogs"], least=2)
     ['a']
@@ -73,5 +73,5 @@ def most_frequent(captions: Iterable[str], least: int = 4) -> list[str]:
 
 
 def words_in(text: str) -> list[str]:
-    """The words of a text in lower case; numbers and punctuation are left out."""
+    """Return the words of a text in lower case; numbers and punctuation are left out."""
     return [match.group().lower() for match in _WORD.finditer(text)]

@@ -79,7 +79,7 @@ def _figure(caption: str, keys: list[str], right: frozenset[str], pictures: Mapp
 
 
 def _image(key: str, is_right: bool, record: Record | None) -> str:
-    """A thumbnail; only the picture's name if it cannot be opened or was a distractor."""
+    """Return a thumbnail, or only the picture's name if it cannot be opened or was a distractor."""
     name = escape(key, quote=True)
     try:
         if record is None:

@@ -132,7 +132,7 @@ def evaluate(
         unused = {"--with": partner, "--translate": translate, "--late": late, "--matcher": matcher}
         for option, value in {**unused, "--distractors": distractors}.items():
             if value is not None:
-                raise typer.BadParameter("Not with --names.", param_hint=option)
+                raise typer.BadParameter("cannot be combined with --names", param_hint=option)
     with named_options(), evaluating() as progress:
         found: Evaluation | Languages | NamesEvaluation = sightline.evaluate(
             model, data, split=split, images=images, protocol=protocol, late=late, rerank=rerank, fusion=fusion,

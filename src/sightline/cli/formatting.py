@@ -25,7 +25,7 @@ _GROUPED = 4  # files with the same problem share a line if there are at least t
 
 
 def printable(text: str) -> str:
-    """A name on one line: line breaks and control characters become question marks."""
+    """Return a name on one line, with question marks for line breaks and control characters."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
@@ -50,7 +50,7 @@ def clock(seconds: float) -> str:
 
 
 def report_lines(report: Report, model: str | None = None) -> Iterator[str]:
-    """The result of an indexing run, skipped files with reasons, and the next command.
+    """Yield the result of an indexing run, skipped files with reasons, and the next command.
 
     model: the model to name in searches, if the collection does not store its location.
     """
@@ -70,13 +70,13 @@ def report_lines(report: Report, model: str | None = None) -> Iterator[str]:
 
 
 def refine_line(count: int, at: str | Path) -> str:
-    """How many items the fast image graph encoded, and the command that encodes them again."""
+    """Return a line with the number of items that the fast image graph encoded, and the command to re-encode them."""
     where = shlex.quote(_near(Path(at)))
     return f"Encoded by the fast model: {count:,}. To refine them: sightline index --refine --at {where}"
 
 
 def problem_lines(title: str, problems: Sequence[tuple[str, str]], group: int = 1_000_000) -> Iterator[str]:
-    """Names with reasons: the first few, and the number of others; no lines if there are no problems.
+    """Yield the names of the first few files with problems, with reasons, and the number of others.
 
     group: names with the same reason share a line if there are at least this many.
     """
@@ -93,14 +93,14 @@ def problem_lines(title: str, problems: Sequence[tuple[str, str]], group: int = 
 
 
 def _groups(names: list[str], reason: str, group: int) -> list[tuple[str, int]]:
-    """Lines for files with the same problem, and the number of files per line; many files share one."""
+    """Return lines for files with the same problem, each with its number of files; many files share one line."""
     if len(names) < group:
         return [(f"{printable(name)}: {reason}", 1) for name in names]
     return [(f"{printable(names[0])} and {len(names) - 1:,} more: {reason}", len(names))]
 
 
 def left_out_lines(suffixes: Mapping[str, int]) -> Iterator[str]:
-    """The number of RAW photos and videos that were not indexed, and the extras that they need."""
+    """Yield the number of RAW photos and videos that were not indexed, and the extras that they need."""
     for known, one, many, extra in (
         (RAW_SUFFIXES, "RAW photo", "RAW photos", raw),
         (VIDEO_SUFFIXES, "video", "videos", video),
@@ -114,7 +114,7 @@ def left_out_lines(suffixes: Mapping[str, int]) -> Iterator[str]:
 
 
 def hit_lines(hits: Sequence[Hit]) -> list[str]:
-    """A line per result, in columns: rank, relevance, name, size and date, and the number of results folded into it."""
+    """Yield a line per result, in columns: rank, relevance, name, size and date, and the number of folded results."""
     names = [_name(hit) for hit in hits]
     widest = max((len(name) for name in names), default=0)
     lines = []
@@ -129,12 +129,12 @@ def _name(hit: Hit) -> str:
 
 
 def _is_url(hit: Hit) -> bool:
-    """Whether a result is at a URL; file paths never contain `//`."""
+    """Return whether a result is at a URL; file paths never contain `//`."""
     return "://" in hit.path
 
 
 def _near(path: Path) -> str:
-    """A path relative to the current folder, if that is shorter."""
+    """Return a path relative to the current folder, if that is shorter."""
     try:
         seen = os.path.relpath(path)
     except ValueError:  # on another drive
@@ -167,7 +167,7 @@ def _facts(width: int | None, height: int | None, taken: str | None, text: str |
 
 
 def item_lines(items: Sequence[Item]) -> list[str]:
-    """A line per item: its name, size and date."""
+    """Yield a line per item: its name, size and date."""
     names = [printable(item.files[0].path if item.text is not None else _near(item.files[0].where)) for item in items]
     widest = max((len(name) for name in names), default=0)
     return [
@@ -177,7 +177,7 @@ def item_lines(items: Sequence[Item]) -> list[str]:
 
 
 def explanation_lines(found: Explanation) -> Iterator[str]:
-    """A line per word: its score, a bar, and the part of the picture where it was found."""
+    """Yield a line per word: its score, a bar, and the part of the picture where it was found."""
     widest = max(len(word.word) for word in found.words)
     for word in found.words:
         bar = "█" * round(_BAR * max(0.0, min(1.0, word.score)))
@@ -185,7 +185,7 @@ def explanation_lines(found: Explanation) -> Iterator[str]:
 
 
 def _part(grid: Any) -> str:
-    """The part of a picture where a grid has its maximum, in words."""
+    """Describe the part of a picture where a grid has its maximum."""
     rows, columns = grid.shape
     row, column = divmod(int(grid.argmax()), columns)
     down, across = (int(3 * (row + 0.5) / rows), int(3 * (column + 0.5) / columns))
@@ -195,7 +195,7 @@ def _part(grid: Any) -> str:
 
 
 def nothing_found(result: SearchResult, least: float | None) -> str:
-    """A message that says why there are no results."""
+    """Return a message that explains why there are no results."""
     if least is not None and result.best_relevance is not None:
         return f"Nothing found with a relevance of at least {least:.0%}; the best is {percent(result.best_relevance)}."
     return "Nothing found: nothing passes the filter." if result.where else "Nothing found: the collection is empty."
@@ -249,12 +249,12 @@ def _item_json(item: Item) -> dict[str, Any]:
 
 
 def exact_path(hit: Hit) -> bytes:
-    """The exact bytes of a result's path, or its URL; for a text, with its line number."""
+    """Return the exact bytes of a result's path, or its URL; for a text, with its line number."""
     return os.fsencode(hit.path if _is_url(hit) else hit.file) + (b":%d" % hit.line if hit.line else b"")
 
 
 def remarks(result: SearchResult) -> Iterator[str]:
-    """Notices about a query and its results, one per line."""
+    """Yield notices about a query and its results, one per line."""
     if result.lang not in (None, "en"):
         yield f"Searched in {NAMES.get(result.lang, result.lang)}. If that is wrong: --lang CODE"
     if result.notice:

@@ -134,7 +134,7 @@ class Pace:
         self.done, self.total = done, total
 
     def is_due(self) -> bool:
-        """Whether to print a line: at the end, and every half minute until then."""
+        """Return whether to print a line: at the end, and every half minute until then."""
         now = self.clock()
         self.reported = self.began if self.reported is None else self.reported
         if self.done != self.total and now - (self.reported or 0.0) < _SECONDS:
@@ -189,7 +189,7 @@ class Latest:
         self.val = entry.get("val", self.val)
 
     def is_due(self) -> bool:
-        """Whether to print this step: the first, the last, some in between, and those with a validation."""
+        """Return whether to print this step: the first, the last, some in between, and those with a validation."""
         every = max(1, self.steps // _LINES)
         return self.news or self.step in (self.first, self.steps) or self.step % every == 0
 

@@ -127,7 +127,7 @@ def _read_text(at: Path, is_asked: bool, retry: bool) -> None:
 
 
 def _finds_again(model: str) -> bool:
-    """Whether searches find the model unaided: it is the default, or a bundle, whose folder the collection stores."""
+    """Return whether searches find the model by themselves: the default, or a bundle whose folder is recorded."""
     from sightline.bundle.layout import SPEC_FILE
     from sightline.registry.loader import without_fast
 
@@ -266,7 +266,7 @@ def search(
 def _understood(
     text: str, where: str | None, lang: str | None, collections: Sequence["Collection"]
 ) -> tuple[str | None, str | None, str | None]:
-    """The query without its dates, names and folders, the filter extended by them, and its language, if known.
+    """Return the query without its dates, names and folders, the filter that includes them, and its language, if known.
 
     Reports the filters on stderr.
     """

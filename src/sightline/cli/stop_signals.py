@@ -30,7 +30,7 @@ class StopSignals:
             signal.signal(number, handler)
 
     def __call__(self) -> bool:
-        """Whether a signal was received; the first call starts listening."""
+        """Return whether a signal was received; the first call starts listening."""
         for number, usual in _SIGNALS.items():
             if not self._heard and self._before[number] is usual:  # unless it is ignored
                 signal.signal(number, self._hear)

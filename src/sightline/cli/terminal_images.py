@@ -23,7 +23,7 @@ _SIXEL = {"foot", "foot-extra", "mlterm", "yaft-256color"}
 
 
 def graphics(environment: Mapping[str, str] = os.environ) -> Graphics | None:
-    """The image protocol of the terminal, from its environment; None if it has none or is unknown."""
+    """Return the image protocol of the terminal, from the environment; None if it has none or is unknown."""
     if "TMUX" in environment or "STY" in environment:  # these do not pass on images by default
         return None
     term, program = environment.get("TERM", ""), environment.get("TERM_PROGRAM", "")
@@ -35,7 +35,7 @@ def graphics(environment: Mapping[str, str] = os.environ) -> Graphics | None:
 
 
 def thumbnail(path: Path, how: Graphics) -> str:
-    """The escape sequence for a thumbnail of an image; empty if it can no longer be opened."""
+    """Return the escape sequence for a thumbnail of an image; empty if the image can no longer be opened."""
     from sightline.media import ImageFile, open_image
 
     try:
@@ -58,7 +58,7 @@ def _kitty(picture: "Image.Image") -> str:
 
 
 def _iterm(picture: "Image.Image") -> str:
-    """Encode as a file inside an operating system command (https://iterm2.com/documentation-images.html)."""
+    """Encode an image for iTerm2, as an escape sequence with a file (https://iterm2.com/documentation-images.html)."""
     return f"\x1b]1337;File=inline=1;height={_ROWS};preserveAspectRatio=1:{_png(picture)}\x07"
 
 

@@ -144,7 +144,7 @@ def train(
 
 
 def _what_to_do_with(trained: "Trained", bundle: Path) -> str:
-    """One line with the best checkpoint, its result, and the export command."""
+    """Return one line with the best checkpoint, its result, and the export command."""
     found = trained.validation
     if found is None:
         result = f"after {trained.steps} steps, without validation data"

@@ -35,7 +35,7 @@ class Albums:
         self._sets: dict[str, frozenset[bytes]] = {}
 
     def all(self) -> dict[str, frozenset[bytes]]:
-        """The content hashes of each album, by album name; the file is reread only when it has changed."""
+        """Return the content hashes of each album, by album name; the file is reread only when it has changed."""
         try:
             found = self._path.stat()
         except OSError:
@@ -47,7 +47,7 @@ class Albums:
         return self._sets
 
     def of(self, hash: bytes) -> list[str]:
-        """The names of the albums that include the item with this content hash."""
+        """Return the names of the albums that include the item with this content hash."""
         return [name for name, hashes in self.all().items() if hash in hashes]
 
     def add(self, name: str, hashes: Iterable[bytes]) -> None:

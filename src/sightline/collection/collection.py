@@ -188,12 +188,12 @@ class Collection:
         return self._text
 
     def stop_when(self, cancelled: Callable[[], bool]) -> None:
-        """Interrupt running database queries once `cancelled`, which is called in a query's thread, returns True."""
+        """Interrupt running database queries when `cancelled` returns True; it is called in the thread of a query."""
         self._cancelled = cancelled
         self.catalog.stop_when(cancelled)
 
     def text_in(self, id: int, query: str = "") -> list[MarkedLine]:
-        """The lines of text in an image, with the words of a query marked; empty if no text was read."""
+        """Return the lines of text in an image, with the words of a query marked; empty if no text was read."""
         database, hash = self.image_text, self.catalog.hash_of(id)
         if database is None or hash is None:
             return []
@@ -223,7 +223,7 @@ class Collection:
             return search.together(options)
 
     def _search(self, model: Model | None = None) -> CollectionSearch:
-        """A search with the given model, which must match the collection, or else with the collection's own."""
+        """Return a search with the given model, which must match the collection, or else with the collection's own."""
         if model is not None:
             self.check_model(model)
 
@@ -238,18 +238,18 @@ class Collection:
         check_model(self.at, self.manifest, model)
 
     def item(self, id: int) -> Item:
-        """The item with this id; raises an error if it does not exist."""
+        """Return the item with this id; raises an error if it does not exist."""
         found = self.items([id])
         if id not in found:
             raise CollectionError(f"{self.at}: no item has the id {id}", "It may have been deleted; search again.")
         return found[id]
 
     def items(self, ids: Sequence[int]) -> dict[int, Item]:
-        """The items with these ids; ids that do not exist or no longer have a file are left out."""
+        """Return the items with these ids; ids that do not exist or no longer have a file are left out."""
         return self.catalog.items(ids)
 
     def stored_image(self, id: int) -> bytes | None:
-        """The image that the store keeps of an item: a thumbnail, or the bytes of its file; None if it keeps none."""
+        """Return the image that the store keeps of an item: a thumbnail or the file; None if there is none."""
         return self.store.picture(id) if isinstance(self.store, RemoteStore) else None
 
     def understand(
@@ -283,7 +283,7 @@ class Collection:
         return replace(english if lang in (None, "en") else found(False), lang=lang)
 
     def timeline(self, where: str | None = None) -> Timeline:
-        """All items, or those that match a filter, by time, newest first, as of opening or the last refresh."""
+        """Return all items, or those that match a filter, by time, newest first, as of opening or the last refresh."""
         found = self._timeline
         if isinstance(self.store, RemoteStore) and self.store.refresh():
             found = None
@@ -292,7 +292,7 @@ class Collection:
         return found if where is None else found.only(self.catalog.ids_where(where))
 
     def browse(self, where: str | None = None, *, k: int = 10, start: int = 0) -> list[Item]:
-        """Up to k items by time, newest first, after skipping `start`; only those that match the filter, if given."""
+        """Return up to k items by time, newest first, after skipping `start`; with a filter, only those that match."""
         ids = [int(id) for id in self.timeline(where).ids[start : start + k]]
         found = self.items(ids)
         return [found[id] for id in ids if id in found]
@@ -301,7 +301,9 @@ class Collection:
     def albums(self) -> Albums:
         """The collection's albums; only collections in a folder have them."""
         if not isinstance(self.at, Path):
-            raise CollectionError(f"{self.at}: has no albums", "Open it on the machine that indexes it, by its folder.")
+            raise CollectionError(
+                f"{self.at}: has no albums", "Open the collection by its folder, on the machine that indexes it."
+            )
         return Albums(self.at)
 
     def add_to_album(self, name: str, ids: Sequence[int]) -> None:
@@ -313,15 +315,15 @@ class Collection:
         self.albums.remove(name, self.catalog.hashes_of(ids).values())
 
     def files(self) -> list[File]:
-        """Every readable file, ordered by root and path."""
+        """Return every readable file, ordered by root and path."""
         return self.catalog.files("ready")
 
     def broken(self) -> list[File]:
-        """Every file that could not be read, with the reason."""
+        """Return every file that could not be read, with the reason."""
         return self.catalog.files("broken")
 
     def to_refine(self) -> int:
-        """The number of items that the model's fast image graph encoded; a video is one item."""
+        """Return the number of items that the model's fast image graph encoded; a video is one item."""
         return len(self.catalog.items_to_refine(self.store))
 
     def refresh(self) -> bool:

@@ -29,7 +29,7 @@ class GroupResult(NamedTuple):
     about: SearchResult
 
     def flat(self) -> SearchResult:
-        """The result as one list of hits, without the positions of their collections."""
+        """Return the result as one list of hits, without the positions of their collections."""
         return replace(self.about, hits=tuple(one.hit for one in self.hits))
 
 
@@ -39,11 +39,11 @@ def check_group(collections: Sequence[Collection]) -> None:
     for other in others:
         if other.kind != first.kind:
             raise CollectionError(
-                f"{other.at}: has {other.kind}, but {first.at} has {first.kind}", "Search them one at a time."
+                f"{other.at}: contains {other.kind}, but {first.at} contains {first.kind}", "Search them one at a time."
             )
         if other.manifest.sha256 != first.manifest.sha256:
             raise CollectionError(
-                f"{other.at}: indexed with {other.manifest.model}, but {first.at} with {first.manifest.model}",
+                f"{other.at}: was indexed with {other.manifest.model}, but {first.at} with {first.manifest.model}",
                 "Search them one at a time, or index them with the same model.",
             )
 
@@ -97,7 +97,7 @@ def merge(results: Sequence[SearchResult], options: SearchOptions) -> GroupResul
 
 
 def _share(ranked: Sequence[GroupHit], member: int, count: int) -> int:
-    """How many of the first `count` hits are from this collection."""
+    """Count the hits from this collection among the first `count`."""
     return sum(one.member == member for one in ranked[:count])
 
 

@@ -13,12 +13,12 @@ from sightline.stores.opening import is_store_url, remote_store
 
 
 def resolve_location(at: str | Path | None = None) -> Path | str:
-    """The location of a collection: the URL of its store if given, or else the absolute path of its folder."""
+    """Return the location of a collection: the URL of its store if given, or else the absolute path of its folder."""
     return remote_store(str(at)).normalize_url(str(at)) if is_store_url(at) else find_collection(at).resolve()
 
 
 def find_collection(at: str | Path | None = None) -> Path:
-    """The folder of a collection: `at` itself or, for a folder of images, the collection inside it.
+    """Return the folder of a collection: `at` itself or, for a folder of images, the collection inside it.
 
     Without `at`, the nearest one, in the current folder or one of its parents. It is refused if it belongs to another
     user or is a symbolic link, because it was not named explicitly.
@@ -40,13 +40,13 @@ def find_collection(at: str | Path | None = None) -> Path:
 def check_found(at: Path) -> None:
     """Refuse a collection that the user did not name explicitly if it belongs to another user or is a link."""
     if at.is_symlink():
-        raise CollectionError(f"{at}: a link to another folder", f"If you trust it, use --at {at.resolve()}")
+        raise CollectionError(f"{at}: is a link to another folder", f"If you trust it, use --at {at.resolve()}")
     if at.exists() and not is_own(at):
         raise CollectionError(f"{at}: belongs to another user", f"If you trust it, use --at {at}")
 
 
 def model_for_collection(at: Path | str, manifest: Manifest, model: str | Path | Model | None = None) -> Model:
-    """The model that indexed a collection: the given one, the bundled one, or the one at its last known location.
+    """Return the model that indexed a collection: the given one, the bundled one, or that at its last location.
 
     A location recorded by another user is refused: name the model, unless the bundled one indexed the collection.
     """
@@ -60,26 +60,26 @@ def model_for_collection(at: Path | str, manifest: Manifest, model: str | Path |
     is_local = bool(manifest.location) and not manifest.location.startswith(HUB_PREFIX)
     if is_local and isinstance(at, Path) and not manifest.is_trusted:
         raise CollectionError(
-            f"{at}: indexed with the model {made_by} at {manifest.location}, but not by you on this machine",
+            f"{at}: was indexed with the model {made_by} at {manifest.location}, but not by you on this machine",
             "If you trust that model, specify it: --model FOLDER",
         )
     if is_local and (found := model_at(manifest.location, manifest.sha256)):
         return load(found)
     raise CollectionError(
-        f"{at}: indexed with the model {made_by}, which is not at {manifest.location or 'a known location'}",
+        f"{at}: was indexed with the model {made_by}, which is not at {manifest.location or 'a known location'}",
         "Specify its folder with --model FOLDER, or index again into another folder with --at.",
     )
 
 
 def model_for_indexing(at: Path, model: str | Path | Model | None = None) -> str | Path | Model:
-    """The model to index with: the model that an existing collection was indexed with, or the bundled model."""
+    """Return the model to index with: the model that an existing collection was indexed with, or the bundled model."""
     if model is not None or not (at / MANIFEST_FILE).is_file():
         return "default" if model is None else model
     return model_for_collection(at, read_manifest(at))
 
 
 def model_at(place: str, sha256: str) -> str | None:
-    """The name of the model with this hash: the bundle in a folder, or its fast variant; None if neither has it.
+    """Return the name of the model with this hash: the bundle in a folder, or its fast variant; None if neither has it.
 
     The bundle's files are checked when it is loaded.
     """

@@ -68,7 +68,7 @@ class Manifest:
         return bool(self.checksum) and self.checksum != self._sum()
 
     def signed(self) -> "Manifest":
-        """The same manifest with this user's proof and a checksum."""
+        """Return the manifest with this user's proof and a checksum."""
         return replace(self, proof=proof_of(self._fields()), checksum=self._sum())
 
     def _sum(self) -> str:
@@ -95,7 +95,7 @@ def read_manifest(at: Path) -> Manifest:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         found = data.get("format") if isinstance(data, dict) else None
         raise CollectionError(
-            f"{path}: collection format {found!r}, but this version of Sightline reads format {FORMAT}",
+            f"{path}: has collection format {found!r}, but this version of Sightline reads format {FORMAT}",
             f"Update Sightline. Or {_NEW[0].lower()}{_NEW[1:]}",
         )
     manifest = settings.parse(Manifest, data, str(path), CollectionError)
@@ -111,13 +111,13 @@ def write_manifest(at: Path, manifest: Manifest) -> None:
 
 
 def trusted_store(at: Path, manifest: Manifest) -> str:
-    """The URL of a collection's store; empty if its vectors are in its folder.
+    """Return the URL of a collection's store; empty if its vectors are in its folder.
 
     A store named in another user's manifest is refused: it would receive the user's credentials and queries.
     """
     if manifest.store and not manifest.is_trusted:
         raise CollectionError(
-            f"{at}: names the server {manifest.store}, but was not made by you on this machine",
+            f"{at}: refers to the server {manifest.store}, but was not created by you on this machine",
             f"If you trust that server, open it by its URL: --at {manifest.store}",
         )
     return manifest.store
@@ -129,7 +129,7 @@ def check_model(at: Path | str, manifest: Manifest, model: Model) -> None:
         return
     made_by = f"{manifest.model} ({manifest.sha256[:12]}…)"
     raise CollectionError(
-        f"{at}: indexed with the model {made_by}, but this is {model.name} ({model.sha256[:12]}…)",
+        f"{at}: was indexed with the model {made_by}, but this is {model.name} ({model.sha256[:12]}…)",
         f"Use {manifest.model}, or index again with {model.name} into another folder with --at. Nothing was changed.",
     )
 
@@ -138,6 +138,6 @@ def check_kind(at: Path, manifest: Manifest, kind: ItemKind) -> None:
     """Refuse to mix images and texts in one collection."""
     if manifest.kind != kind:
         raise CollectionError(
-            f"{at}: holds {manifest.kind}, so no {kind} can be added",
+            f"{at}: contains {manifest.kind}, so {kind} cannot be added",
             f"Index the {kind} into another folder with --at.",
         )

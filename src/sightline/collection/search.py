@@ -93,7 +93,7 @@ class CollectionSearch:
         return results
 
     def _wording(self, text: str | None, model: Model) -> Wording:
-        """Notices about the words of a query; file names are read only if the query has unknown words."""
+        """Check the words of a query; file names are read only if the query has unknown words."""
         if text is None or self.kind != "images":
             return Wording()
 
@@ -103,7 +103,7 @@ class CollectionSearch:
         return check_wording(text, model.languages, model.words, is_whole, self.catalog.name_words)
 
     def _scope(self, cache: ItemCache, text: str | None, duplicates: Duplicates, allowed: Ids | None = None) -> Scope:
-        """The scope of a search; only searches for images fold duplicates, and only those by text rank blanks last."""
+        """Return the scope of a search; image searches fold duplicates and, if by text, rank blank images last."""
         if self.kind != "images":
             return Scope(allowed, cache)
         blank = None if text is None else cache.blank

@@ -47,7 +47,7 @@ class CollectionStatus:
     to_refine: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """The status as `sightline status --json` prints it."""
+        """Return the status as `sightline status --json` prints it."""
         problems = {"broken": self.broken, "text_problems": self.text_problems}
         return {
             "at": self.at,
@@ -69,7 +69,7 @@ class CollectionStatus:
 
 
 def status(at: str | Path | None = None) -> CollectionStatus:
-    """The state of a collection; no model is loaded.
+    """Return the state of a collection; no model is loaded.
 
     at: the collection's folder, or the folder of images that contains it; by default the nearest to the current folder.
     """

@@ -23,19 +23,19 @@ _KEY_BYTES = 32
 
 
 def proof_of(manifest: Mapping[str, Any]) -> str:
-    """The proof for the fields of a manifest; empty if the user's key can be neither read nor created."""
+    """Return the proof for the fields of a manifest; empty if the user's key can be neither read nor created."""
     key = _key(create=True)
     return _mac(key, manifest) if key else ""
 
 
 def has_proof(manifest: Mapping[str, Any], proof: str) -> bool:
-    """Whether a proof is valid for these fields of a manifest and was made by this user."""
+    """Return whether a proof is valid for these fields of a manifest and was made by this user."""
     key = _key(create=False) if proof else None
     return key is not None and hmac.compare_digest(_mac(key, manifest), proof)
 
 
 def is_own(folder: Path) -> bool:
-    """Whether a folder belongs to this user or to root."""
+    """Return whether a folder belongs to this user or to root."""
     return not hasattr(os, "geteuid") or folder.lstat().st_uid in (os.geteuid(), 0)
 
 
@@ -49,7 +49,7 @@ def check_roots(at: Path, folders: Iterable[Path], url_lists: Iterable[Path], na
     unnamed += [root for root in url_lists if root not in named]
     if unnamed:
         raise CollectionError(
-            f"{at}: refers to {unnamed[0]}, but was not made by you on this machine",
+            f"{at}: refers to {unnamed[0]}, but was not created by you on this machine",
             f"If it is yours, specify it: sightline index --at {at} {unnamed[0]}",
         )
 
@@ -59,7 +59,7 @@ def _mac(key: bytes, manifest: Mapping[str, Any]) -> str:
 
 
 def _key(create: bool) -> bytes | None:
-    """The user's key, created if missing; None if it can be neither read nor created."""
+    """Return the user's key, created if missing; None if it can be neither read nor created."""
     try:
         folder = state_folder()
         path = folder / _KEY_FILE

@@ -11,10 +11,10 @@ VECTORS_FOLDER = "vectors"
 
 
 def vectors_folder(at: Path) -> Path:
-    """The folder that contains a collection's vectors; symbolic links are refused."""
+    """Return the folder that contains a collection's vectors; symbolic links are refused."""
     folder = at / VECTORS_FOLDER
     if folder.is_symlink():
-        raise CollectionError(f"{folder}: a link, which is not followed", "Delete it and index again.")
+        raise CollectionError(f"{folder}: is a symbolic link, which is not followed", "Delete it and index again.")
     return folder
 
 

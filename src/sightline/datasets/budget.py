@@ -59,7 +59,7 @@ class BudgetSampler:
 
 
 def _cuts(tokens: _Ints, regions: _Ints, budget: int) -> list[int]:
-    """The batch boundaries that fill the budget, both ends included, for pairs in ascending order of size."""
+    """Return the batch boundaries that fill the budget, both ends included, for pairs in ascending order of size."""
     if not len(tokens):
         raise DataError("there are no captions to draw batches from")
     cuts, longest, most = [0], 0, 0

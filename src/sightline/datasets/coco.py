@@ -40,7 +40,7 @@ def _captions_by_image(path: Path, annotations: list[object], report: OnProblem)
         try:
             fields = mapping(annotation, "the annotation")
             if "caption" not in fields:
-                raise BrokenRecordError("no 'caption': is this a file of object boxes?")
+                raise BrokenRecordError("has no 'caption'; is this a file of object boxes?")
             captions.setdefault(_identity(fields.get("image_id"), "'image_id'"), []).append(fields["caption"])
         except BrokenRecordError as error:
             report(Problem(f"{path}:annotations[{number}]", str(error)))

@@ -40,7 +40,7 @@ class CsvHeader:
         return None
 
     def pair(self, line: str) -> tuple[str, str]:
-        """The image and the caption of a line; raises if it does not have as many columns as the header."""
+        """Return the image and the caption of a line; raises if it does not have as many columns as the header."""
         try:
             row = next(csv.reader([line], delimiter=self.delimiter))
         except csv.Error as error:

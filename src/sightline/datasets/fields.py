@@ -29,21 +29,21 @@ def json_object(raw: bytes) -> dict[str, object]:
 
 
 def mapping(value: object, what: str) -> dict[str, object]:
-    """Require a JSON object."""
+    """Return a value that must be a JSON object."""
     if not isinstance(value, dict):
         raise BrokenRecordError(f"{what} is {shown(value)}, not an object {{…}}")
     return value
 
 
 def sequence(value: object, what: str) -> list[object]:
-    """Require a JSON array."""
+    """Return a value that must be a JSON array."""
     if not isinstance(value, list):
         raise BrokenRecordError(f"{what} is {shown(value)}, not a list […]")
     return value
 
 
 def file_name(value: object, what: str) -> str:
-    """Require a valid file name; the file need not exist."""
+    """Return a value that must be a valid file name; the file does not have to exist."""
     if not isinstance(value, str) or not value.strip():
         raise BrokenRecordError(f"{what} is {shown(value)}, not a file name")
     if "\0" in value or not is_unicode(value):
@@ -52,7 +52,7 @@ def file_name(value: object, what: str) -> str:
 
 
 def key_of(name: str) -> str:
-    """The default key of an image: its file name without folder and image suffix."""
+    """Return the default key of an image: its file name without folder and image suffix."""
     path = PurePath(name)
     return path.stem if path.suffix.lower() in IMAGE_SUFFIXES else path.name
 
@@ -77,7 +77,7 @@ def captions_of(fields: Mapping[str, object], place: str, report: OnProblem) -> 
 
 
 def label_of(fields: Mapping[str, object]) -> str | None:
-    """The class in a record's `label`, a string or an integer; None if there is none."""
+    """Return the class in a record's `label`, a string or an integer; None if there is none."""
     value = fields.get("label")
     if value is None:
         return None
@@ -112,7 +112,7 @@ def shown(value: object) -> str:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether text can be encoded: JSON may contain lone surrogates, which a tokenizer would reject later."""
+    """Return whether text is valid Unicode: JSON may contain lone surrogates, which a tokenizer would reject later."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -83,7 +83,7 @@ class ImageFolder:
         self._looks = _LOOKS
 
     def path(self, name: str) -> Path:
-        """The path of an image."""
+        """Return the path of an image."""
         if self._settled is None and self._looks:
             self._looks -= 1
             self._settled = next((folder for folder in self._candidates if (folder / name).is_file()), None)
@@ -91,5 +91,5 @@ class ImageFolder:
 
 
 def image_folders_in(folder: Path) -> list[Path]:
-    """The folders to search for images if the user names none: the folder itself, then subfolders with common names."""
+    """Return the default folders to search for images: the folder itself, then subfolders with common names."""
     return [folder / name for name in _USUAL]

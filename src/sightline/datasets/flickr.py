@@ -28,7 +28,7 @@ _Spelling = Callable[[str], tuple[str, str]]
 
 
 def spelling_of(first_line: str) -> _Spelling | None:
-    """The line parser for a file, chosen by its first line; None if the layout is unknown."""
+    """Return the line parser for a file, chosen by its first line; None if the layout is unknown."""
     if (header := _table_header(first_line)) is not None:
         return header.pair
     if _BARS.fullmatch(first_line) or _BARS_HEADER.fullmatch(first_line):

@@ -40,15 +40,17 @@ _COCO = re.compile(rb'(?<!\\)"(?:annotations|file_name)"\s*:')
 
 
 def recognise(path: str | Path) -> str:
-    """The format of the data set at `path`, a key of `READERS`; raises `DataError` for unknown or mixed formats."""
+    """Return the format of the data set at `path`, a key of `READERS`; raises `DataError` if unknown or mixed."""
     formats = list(dict.fromkeys(format_of(file) for file in files_of(path)))
     if len(formats) > 1:
-        raise DataError(f"{path}: files in different formats: {', '.join(formats)}", "Read them one by one.")
+        raise DataError(
+            f"{path}: contains files in different formats: {', '.join(formats)}", "Read them one at a time."
+        )
     return formats[0]
 
 
 def format_of(path: Path) -> str:
-    """The format of one file or folder."""
+    """Return the format of one file or folder."""
     found = _format_of_folder(path) if path.is_dir() else _format_of_file(path)
     if found is None:
         raise DataError(

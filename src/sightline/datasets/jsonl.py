@@ -1,4 +1,4 @@
-"""JSON lines: the format for your own captions.
+"""Read JSON Lines, the format for your own captions.
 
     {"image": "beach/1.jpg", "captions": ["a dog runs", "a wet dog"], "split": "train"}
     {"image": "beach/2.jpg", "captions": {"en": ["two boats"], "de": ["zwei Boote"]}, "key": "boats"}
@@ -63,7 +63,7 @@ def _record(fields: dict[str, object], root: Path, place: str, report: OnProblem
     captions = captions_of(fields, place, report)
     if captions is None:
         raise BrokenRecordError(
-            "has neither 'captions' nor 'caption'; for an image without any, write \"captions\": []"
+            "has neither 'captions' nor 'caption'; for an image without captions, write \"captions\": []"
         )
     split = fields.get("split")
     if split is not None and not isinstance(split, str):
@@ -74,7 +74,7 @@ def _record(fields: dict[str, object], root: Path, place: str, report: OnProblem
 
 
 def _key(value: object) -> str:
-    """The key as text; numbers are allowed."""
+    """Return the key as text; numbers are allowed."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if isinstance(value, str) and value.strip() and is_unicode(value):
@@ -87,7 +87,9 @@ def _join(first: Record, second: Record) -> Record | None:
     if first.key != second.key or first.image != second.image:
         return None
     if first.split != second.split:
-        raise BrokenRecordError(f"split {second.split!r}, but {first.split!r} on the previous line for the same image")
+        raise BrokenRecordError(
+            f"the split is {second.split!r}, but the previous line has {first.split!r} for the same image"
+        )
     languages = dict.fromkeys([*first.captions, *second.captions])
     both = {name: first.captions.get(name, ()) + second.captions.get(name, ()) for name in languages}
     return replace(first, captions=both)

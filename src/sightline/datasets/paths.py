@@ -40,7 +40,7 @@ def files_of(path: str | Path) -> list[Path]:
 
 
 def _inside(path: Path) -> list[Path]:
-    """The shards of a folder, or its only annotation file; any other folder is returned as it is."""
+    """Return the shards of a folder, or its only annotation file; any other folder is returned as it is."""
     if not path.is_dir() or is_region_store(path):
         return [path]
     visible = [entry for entry in entries_of(path) if not entry.name.startswith(".")]
@@ -59,7 +59,7 @@ def _inside(path: Path) -> list[Path]:
 
 
 def _metadata_of_splits(entries: list[Path]) -> list[Path]:
-    """The metadata files in the folders of splits, such as `train/metadata.jsonl`."""
+    """Return the metadata files in the folders of splits, such as `train/metadata.jsonl`."""
     folders = [entry for entry in entries if canonical_split(entry.name) in SPLITS and entry.is_dir()]
     return [folder / name for folder in folders for name in _METADATA if (folder / name).is_file()]
 

@@ -109,11 +109,11 @@ def _read(
 
 
 def own_reader(path: str) -> tuple[Path, Reader]:
-    """The file and the reader that `py:MODULE:FUNCTION:FILE` names; the function is called like those in `READERS`."""
+    """Return the file and the reader named by `py:MODULE:FUNCTION:FILE`; it is called like those in `READERS`."""
     module, _, rest = path.removeprefix(READER_PREFIX).partition(":")
     function, separator, file = rest.partition(":")
     if not separator:
-        raise DataError(f"{path}: does not name a reader and its file", "Use the form py:MODULE:FUNCTION:FILE.")
+        raise DataError(f"{path}: must name a reader and a file", "Use the form py:MODULE:FUNCTION:FILE.")
     return Path(file), find(f"{module}:{function}")
 
 

@@ -27,13 +27,13 @@ class Record:
     label: str | None = None
 
     def captions_in(self, language: str) -> tuple[str, ...]:
-        """The captions in `language`; raises `DataError` if there are none."""
+        """Return the captions in `language`; raises `DataError` if there are none."""
         captions = self.captions.get(language, ())
         if not captions:
             there = f"has {', '.join(sorted(self.captions))}" if self.captions else "has no captions at all"
             raise DataError(
                 f"record {self.key!r} ({self.image.name}): needs captions in {language!r}, but {there}",
-                "Choose one of its languages, or leave out the records that lack this one.",
+                "Choose another language, or leave out such records.",
             )
         return captions
 
@@ -58,7 +58,7 @@ class BrokenRecordError(Exception):
 
 
 def stop_at(problem: Problem) -> None:
-    """Stop reading at the first problem."""
+    """Raise a `DataError` for the first problem."""
     raise DataError(
         str(problem),
         "Repair or remove it, or skip such records with --skip-broken or, in Python, `on_problem`.",
@@ -66,7 +66,7 @@ def stop_at(problem: Problem) -> None:
 
 
 def captions_in_any(record: Record, languages: str | Sequence[str]) -> tuple[str, ...]:
-    """The captions of a record in any of the languages; raises `DataError` if there are none."""
+    """Return the captions of a record in any of the languages; raises `DataError` if there are none."""
     if isinstance(languages, str):
         return record.captions_in(languages)
     captions = tuple(caption for language in languages for caption in record.captions.get(language, ()))
@@ -74,6 +74,6 @@ def captions_in_any(record: Record, languages: str | Sequence[str]) -> tuple[str
         raise DataError(
             f"record {record.key!r} ({record.image.name}): needs captions in one of {', '.join(languages)}, but "
             f"has {', '.join(sorted(record.captions)) or 'no captions at all'}",
-            "Add one of its languages, or leave out the records that lack them.",
+            "Add captions in one of these languages, or leave out such records.",
         )
     return captions

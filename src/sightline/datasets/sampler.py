@@ -149,7 +149,7 @@ def _checked(captions_per_image: Sequence[int], batch_size: int, unique: bool, d
     if there < (batch_size if drop_last else 1):
         what = "pictures with captions" if unique else "captions"
         raise DataError(
-            f"batches of {batch_size} cannot be drawn from {there} {what}",
+            f"batches of {batch_size} cannot be drawn from only {there} {what}",
             "Lower the batch size (in a recipe, data.batch_size), or check the language of the captions.",
         )
     return counts

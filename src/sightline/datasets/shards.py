@@ -29,7 +29,7 @@ _FAULTS = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error)  # all t
 
 
 def is_shard(path: Path) -> bool:
-    """Whether a file is a shard, judging by its name."""
+    """Return whether a file is a shard, judging by its name."""
     return path.name.lower().endswith(SHARD_SUFFIXES)
 
 
@@ -131,7 +131,7 @@ def _take(
 def _captions(
     item: _Item, fields: dict[str, object] | None, place: str, report: OnProblem
 ) -> dict[str, tuple[str, ...]]:
-    """The captions from `captions` or `caption` in the JSON, otherwise from the text file (img2dataset writes both)."""
+    """Return the captions in the JSON, or else those in the text file (img2dataset writes both)."""
     table = captions_of(fields, place, report) if fields is not None else None
     if not table and "txt" in item.texts:
         captions = clean_captions([decoded(item.texts["txt"])], place, report)

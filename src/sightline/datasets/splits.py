@@ -24,6 +24,6 @@ def canonical_split(name: str) -> str:
 
 
 def split_in_name(file_name: str) -> str | None:
-    """The split in a file name: `train` in `coco-train-004.tar` and `captions_train2014.json`."""
+    """Return the split in a file name: `train` in `coco-train-004.tar` and `captions_train2014.json`."""
     words = (_ALIASES.get(word.lower()) for word in _WORDS.findall(file_name))
     return next((split for split in words if split), None)

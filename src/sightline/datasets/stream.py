@@ -55,7 +55,7 @@ class RecordStream:
                 after_file(done)
 
     def sample(self, count: int) -> list[Record]:
-        """The first `count` records, from further files if the first has too few."""
+        """Return the first `count` records, from further files if the first has too few."""
         found = list(islice(self.records(), count))
         if not found:
             raise DataError(

@@ -39,7 +39,7 @@ class WordNet:
         self._offsets = dict(_entry(line) for line in index if not line.startswith("  "))
 
     def captions(self, name: str) -> list[str]:
-        """Captions for a class name; empty if WordNet does not contain it.
+        """Return the captions for a class name; empty if WordNet does not contain it.
 
         For "tench" these are "tinca tinca", "tench, a cyprinid", "a tench, a kind of cyprinid" and "tench: freshwater
         game fish".

@@ -28,7 +28,7 @@ class Question:
     lang: str = "en"
 
     def command(self) -> str:
-        """The command that runs the same search."""
+        """Return the command that runs the same search."""
         parts = ["sightline search"]
         if self.text:
             parts.append(f'"{self.text}"')
@@ -58,7 +58,7 @@ QUESTIONS = (
 
 
 def questions(model: Model) -> list[Question]:
-    """The searches in languages that the model reads."""
+    """Return the searches in languages that the model reads."""
     return [one for one in QUESTIONS if one.lang in model.languages]
 
 
@@ -95,7 +95,7 @@ def run(folder: Path, model: str | Path | Model = "default") -> Iterator[str]:
 
 
 def _answer(found: SearchResult) -> Iterator[str]:
-    """A line for each hit with its relevance, or a line saying that nothing was found."""
+    """Yield a line for each hit with its relevance, or a line saying that nothing was found."""
     yield from map(_line, found.hits)
     if not found.hits:
         best = "" if found.best_relevance is None else f" The best guess is {percent(found.best_relevance)} likely."

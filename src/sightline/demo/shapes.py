@@ -53,7 +53,7 @@ def shapes(seed: int, copies: int = 1) -> Iterator[Drawn]:
 
 
 def nearly(colour: tuple[int, int, int], by: int, chance: random.Random) -> tuple[int, ...]:
-    """A random colour that differs from the given one by at most `by` in each channel."""
+    """Return a random colour that differs from the given one by at most `by` in each channel."""
     return tuple(max(0, min(255, value + chance.randrange(-by, by + 1))) for value in colour)
 
 

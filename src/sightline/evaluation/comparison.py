@@ -29,7 +29,7 @@ class Change:
 
     @property
     def outcome(self) -> str:
-        """`won` if only b ranks the right answer first, `lost` if only a does, otherwise empty."""
+        """The string `won` if only b ranks the right answer first, `lost` if only a does, and otherwise empty."""
         first = (self.a.rank == 1, self.b.rank == 1)
         return {(False, True): "won", (True, False): "lost"}.get(first, "")
 
@@ -53,11 +53,11 @@ class Comparison:
         return sorted((Change(a, b) for a, b in both), key=lambda change: -change.gain)
 
     def count(self, direction: str, outcome: str) -> int:
-        """The number of queries in a direction that b won, or that b lost."""
+        """Return the number of queries in a direction that b won, or that b lost."""
         return sum(one.a.direction == direction and one.outcome == outcome for one in self.changes)
 
     def to_json(self) -> dict[str, Any]:
-        """The results of both models, the differences, and the numbers of queries won and lost."""
+        """Return the results of both models, the differences, and the numbers of queries won and lost."""
         differences = {
             way: {name: {"value": d.value, "ci95": [d.low, d.high]} for name, d in gains.items()}
             for way, gains in self.gains.items()
@@ -75,7 +75,7 @@ class Comparison:
         write_csv(path, ("direction", "query", "text", "rank_a", "rank_b", "outcome", "first_a", "first_b"), rows)
 
     def table(self) -> "Table":
-        """A row for each recall: both values, and the difference with its 95 % interval, starred if significant."""
+        """Return a row for each recall: both values and the difference with its interval, starred if significant."""
         a, b = self.a, self.b
         size = f"{a.captions:,} captions, {a.images:,} images"
         notes = [f"{size}; differences with paired 95 % intervals, * excludes zero"]

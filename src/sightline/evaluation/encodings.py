@@ -47,13 +47,13 @@ class Encodings:
         return len(self.embedding)
 
     def beside(self, other: "Encodings") -> "Encodings":
-        """Combine the embeddings of two models, so that each dot product is the mean of the two models'."""
+        """Combine the embeddings of two models, so that each dot product is the mean of those of the two models."""
         self._check_same(other)
         joined = np.concatenate([self.embedding, other.embedding], axis=1) / np.sqrt(2)
         return Encodings(self.names, joined.astype(np.float32), None, None)
 
     def with_states(self, other: "Encodings") -> "Encodings":
-        """These items with the states of another model, for matching with that model."""
+        """Return these items with the states of another model, for matching with that model."""
         self._check_same(other)
         return replace(self, states=other.states)
 
@@ -62,7 +62,7 @@ class Encodings:
             raise EvaluationError("one model could read images that the other could not", "Repair or remove them.")
 
     def taken(self, items: Int64Array) -> "Encodings":
-        """Some of the items, in this order; fragments and states are shared, not copied."""
+        """Return some of the items, in this order; fragments and states are shared, not copied."""
         return Encodings(
             self.names[items],
             self.embedding[items],
@@ -72,7 +72,7 @@ class Encodings:
 
 
 def usual_batch(model: Model) -> int:
-    """The default batch size of a model."""
+    """Return the default batch size of a model."""
     return _AT_ONCE[model.device]
 
 
@@ -141,7 +141,7 @@ class SharedImages:
     def taken(
         self, sources: Sequence[ImageSource], on_problem: OnProblem | None = None
     ) -> tuple[Encodings, Int64Array]:
-        """Return what `encode_images` would for some of the images; `on_problem` is called in the same way."""
+        """Return what `encode_images` would return for some of the images; `on_problem` is called in the same way."""
         for source in sources:
             if id(source) in self._problem:
                 if on_problem:

@@ -43,7 +43,7 @@ def evaluation_plan(
     weight: float | None = None,
     matcher: Model | None = None,
 ) -> Plan:
-    """The requested stages of an evaluation; fusion and weight default to those of the model."""
+    """Return the requested stages of an evaluation; fusion and weight default to those of the model."""
     return resolve(SearchOptions(late=late or 0, rerank=rerank or 0, fusion=fusion, weight=weight), model, matcher)
 
 
@@ -135,7 +135,7 @@ def evaluate(
 
 
 def _reading(model: Model, lang: str) -> Model:
-    """The variant of a model for captions in a language; the model itself if it does not read that language."""
+    """Return the variant of a model for captions in a language; the model itself if it does not read that language."""
     return model.for_language(lang) if lang in model.languages else model
 
 
@@ -213,7 +213,7 @@ class Ranker:
     def _best(
         self, queries: Encodings, gallery: Encodings, asked: Int64Array, scores: Mapping[str, Score]
     ) -> Candidates:
-        """The top candidates for these queries after all stages."""
+        """Return the top candidates for these queries after all stages."""
         with self.clock("rank"):
             longest = max(self.plan.longest, self.top)
             found = candidates_from_embeddings(queries.embedding[asked], gallery.embedding, longest)

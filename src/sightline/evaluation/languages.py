@@ -25,7 +25,7 @@ class Languages(Recalls):
     evaluations: Mapping[str, Evaluation]
 
     def parts(self) -> list[tuple[dict[str, float], dict[str, float]]]:
-        """The recall summaries of each language."""
+        """Return the recall summaries of each language."""
         return [(found.text_to_image, found.image_to_text) for found in self.evaluations.values()]
 
     @property

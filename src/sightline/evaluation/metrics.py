@@ -27,7 +27,7 @@ DIRECTIONS = {"text_to_image": "text to image", "image_to_text": "image to text"
 
 
 def text_to_image_ranks(scores: FloatArray, image_of: Int64Array) -> Ranks:
-    """Rank [captions] of every caption's image among all images, from scores [captions, images]."""
+    """Return the rank [captions] of every caption's image among all images, from scores [captions, images]."""
     check_scores(scores)
     check_image_of(image_of, *scores.shape)
     answerable = np.flatnonzero(image_of >= 0)
@@ -38,7 +38,7 @@ def text_to_image_ranks(scores: FloatArray, image_of: Int64Array) -> Ranks:
 
 
 def image_to_text_ranks(scores: FloatArray, image_of: Int64Array) -> Ranks:
-    """Rank of every query image's best caption among all captions, from scores [captions, images].
+    """Return the rank of every query image's best caption among all captions, from scores [captions, images].
 
     One rank for each image of `query_images(image_of)`, in that order.
     """
@@ -54,30 +54,30 @@ def image_to_text_ranks(scores: FloatArray, image_of: Int64Array) -> Ranks:
 
 
 def query_images(image_of: Int64Array) -> Int64Array:
-    """The images that have captions, in ascending order: the queries of image-to-text."""
+    """Return the images that have captions, in ascending order: the queries of image-to-text."""
     return np.unique(image_of[image_of >= 0]).astype(np.int64)
 
 
 def recall(ranks: Ranks, k: int) -> float:
-    """Percentage of queries with a right answer among the first k results."""
+    """Return the percentage of queries with a right answer among the first k results."""
     if not len(ranks):
-        raise EvaluationError("no queries", "There must be at least one image with a caption.")
+        raise EvaluationError("there are no queries", "Use data with at least one captioned image.")
     return 100.0 * float(np.count_nonzero(ranks <= k)) / len(ranks)
 
 
 def summary(ranks: Ranks) -> dict[str, float]:
-    """R@1, R@5 and R@10 in percent, and the median rank: infinite if most queries are never answered."""
+    """Return R@1, R@5 and R@10 in percent, and the median rank: infinite if most queries are never answered."""
     return {**{f"R@{k}": recall(ranks, k) for k in CUTOFFS}, "medR": float(np.median(ranks))}
 
 
 def check_scores(scores: FloatArray) -> None:
-    """Reject scores that are not finite: comparisons with NaN are false, which would look like a perfect rank."""
+    """Reject scores that are not finite: comparisons with NaN are false, so NaN would look like a perfect rank."""
     finite = np.isfinite(scores)
     if not finite.all():
         row = int(np.argmin(finite.all(axis=1)))
         column = int(np.argmin(finite[row]))
         raise EvaluationError(
-            f"scores, row {row}: {scores[row, column]} in column {column}",
+            f"the score in row {row}, column {column} is {scores[row, column]}",
             "The model's output for that item is broken; check its weights and the item itself.",
         )
 
@@ -85,9 +85,9 @@ def check_scores(scores: FloatArray) -> None:
 def check_image_of(image_of: Int64Array, captions: int, images: int) -> None:
     """Reject a mapping that does not give an image (or -1) for every caption."""
     if image_of.shape != (captions,):
-        raise EvaluationError(f"image_of has shape {image_of.shape} for {captions} captions")
+        raise EvaluationError(f"image_of has shape {image_of.shape}, but there are {captions} captions")
     if captions and not (image_of.min() >= -1 and image_of.max() < images):
         raise EvaluationError(
-            f"image_of runs from {image_of.min()} to {image_of.max()} for {images} images",
+            f"image_of has values from {image_of.min()} to {image_of.max()}, but there are {images} images",
             "Give each caption the index of its image, or -1 for one that is not in the gallery.",
         )

@@ -52,22 +52,22 @@ class NamesEvaluation:
 
     @property
     def top1(self) -> float:
-        """Percentage of images whose own label ranks first."""
+        """The percentage of images whose own label ranks first."""
         return recall(self.ranks, 1)
 
     @property
     def top5(self) -> float:
-        """Percentage of images whose own label is among the top five."""
+        """The percentage of images whose own label is among the top five."""
         return recall(self.ranks, 5)
 
     @property
     def ci95(self) -> dict[str, tuple[float, float]]:
-        """95 % confidence intervals of top 1 and top 5 (Wilson 1927)."""
+        """The 95 % confidence intervals of top 1 and top 5 (Wilson 1927)."""
         return {name: wilson(value / 100, len(self.ranks)) for name, value in self.names.items()}
 
     @property
     def names(self) -> dict[str, float]:
-        """The top-1 and top-5 percentages by name."""
+        """The top-1 and top-5 percentages, under the keys of the JSON result."""
         return {"top1": self.top1, "top5": self.top5}
 
     def to_json(self) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def labels_of(records: Sequence[Record]) -> list[str]:
     found = [record.label or PurePosixPath(record.key).parent.name.replace("_", " ").strip() for record in records]
     lacking = [record.key for record, label in zip(records, found, strict=True) if not label]
     if not records:
-        raise EvaluationError("there are no images to name")
+        raise EvaluationError("there are no images to classify")
     if lacking or len(set(found)) < 2:
         raise EvaluationError(
             f"{lacking[0]} has no label" if lacking else f"all images have the same label, {found[0]!r}",
@@ -175,4 +175,4 @@ def _check_prompts(prompts: Sequence[str]) -> None:
         if prompt.count("{}") != 1:
             raise EvaluationError(f"invalid prompt: {prompt!r}", "Put {} once, where the label goes.")
     if not prompts:
-        raise EvaluationError("no prompts", 'Add at least one, such as "a photo of a {}."')
+        raise EvaluationError("there are no prompts", 'Add at least one, such as "a photo of a {}."')

@@ -28,7 +28,7 @@ class PairScores:
     _values: Float32Array = field(default_factory=lambda: np.empty(0, dtype=np.float32))
 
     def __call__(self, texts: Int64Array, images: Int64Array) -> Float32Array:
-        """The score of each pair, text i with image i: [pairs]."""
+        """Return the score of each pair, text i with image i: [pairs]."""
         keys = (texts << 32) + images
         wanted = np.unique(keys)
         new = wanted[~np.isin(wanted, self._keys, assume_unique=True)]
@@ -40,11 +40,11 @@ class PairScores:
         return self._values[np.searchsorted(self._keys, keys)]
 
     def of_texts(self, texts: Int64Array) -> Score:
-        """A function that scores candidate images [texts, k], k for each of these texts."""
+        """Return a function that scores candidate images [texts, k], k for each of these texts."""
         return lambda images: self(np.repeat(texts, images.shape[1]), images.ravel()).reshape(images.shape)
 
     def of_images(self, images: Int64Array) -> Score:
-        """A function that scores candidate texts [images, k], k for each of these images."""
+        """Return a function that scores candidate texts [images, k], k for each of these images."""
         return lambda texts: self(texts.ravel(), np.repeat(images, texts.shape[1])).reshape(texts.shape)
 
 

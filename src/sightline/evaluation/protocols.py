@@ -32,11 +32,11 @@ class Protocol:
     asks: str | None = None
 
     def galleries(self, images: int) -> list[Int64Array]:
-        """The image indices of every gallery; the images of each are consecutive, as in the published splits."""
+        """Return the image indices of every gallery; the images of each are consecutive, as in the published splits."""
         if self.images is not None and images != self.images:
             raise EvaluationError(
                 f"protocol {self.name} needs {self.images:,} images, but there are {images:,}",
-                "Use Karpathy's whole COCO test split, or choose protocol karpathy: all images, one gallery.",
+                "Use the whole COCO test split, or protocol karpathy, which puts all images into one gallery.",
             )
         return np.array_split(np.arange(images), self.folds)
 

@@ -33,10 +33,10 @@ class RankedQuery:
 
 
 def ranked_queries(found: Evaluation) -> Iterator[RankedQuery]:
-    """Every query of an evaluation that kept `top` results: captions first, then images."""
+    """Yield every query of an evaluation that kept `top` results: captions first, then images."""
     asked = found.questions
     if asked is None or not all(fold.best_images.shape[1:] > (0,) for fold in found.folds):
-        raise EvaluationError("this evaluation kept no results to list", "Evaluate with top = 100.")
+        raise EvaluationError("this evaluation did not keep its results", "Evaluate with top = 100.")
     captions = asked.caption_names()
     own: dict[int, list[str]] = {}
     for name, image in zip(captions, asked.image_of.tolist(), strict=True):
@@ -107,7 +107,7 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) 
 
 
 def _run_lines(queries: Sequence[RankedQuery], model: str) -> Iterator[str]:
-    """Lines `query Q0 document rank score tag`; scores only give the order, as stages' own are not comparable."""
+    """Yield lines `query Q0 document rank score tag`; scores only give the order, as stages differ in scale."""
     tag = _trec(model)
     for one in queries:
         for rank, name in enumerate(one.results, start=1):
@@ -115,10 +115,10 @@ def _run_lines(queries: Sequence[RankedQuery], model: str) -> Iterator[str]:
 
 
 def _trec(name: str) -> str:
-    """A name without white space, because white space separates the columns of TREC files."""
+    """Return a name without white space, because white space separates the columns of TREC files."""
     return quote(name, safe="/#:,;()[]{}@+&='!~*$") or "_"
 
 
 def shown(rank: float) -> str:
-    """A rank as shown in tables; empty for an unreadable image, which has none."""
+    """Format a rank for tables; empty for an unreadable image, which has no rank."""
     return str(int(rank)) if np.isfinite(rank) else ""

@@ -28,7 +28,7 @@ _STRIP = 64  # rows counted at a time
 def ranks_from_embeddings(
     texts: FloatArray, images: FloatArray, image_of: Int64Array, *, chunk: int = CHUNK
 ) -> tuple[Ranks, Ranks]:
-    """Ranks by the rules of `metrics`: one for each caption, and one for each image of `query_images(image_of)`.
+    """Return the rank of each caption, and of each image of `query_images(image_of)`, by the rules of `metrics`.
 
     texts: [captions, dim], images: [images, dim], compared by dot product. At most `chunk` × 8
     `chunk` scores are in memory at once.
@@ -70,7 +70,7 @@ def candidates_from_embeddings(queries: FloatArray, gallery: FloatArray, k: int,
 
 
 def ranks_after_stages(found: Candidates, right: BoolArray, otherwise: Ranks) -> Ranks:
-    """Rank [queries] of the best correct candidate or, for a query without one, the rank in the first stage.
+    """Return the rank [queries] of the best correct candidate or, if there is none, the rank in the first stage.
 
     right: [queries, k], which candidates are correct; they do not count against each other. otherwise: [queries],
     ranks over the whole gallery in the first stage. Ties with wrong candidates count against the model.
@@ -102,7 +102,7 @@ def _blocks(
 
 
 def _right_scores(texts: Float32Array, images: Float32Array, image_of: Int64Array) -> Float32Array:
-    """Score of every caption with its own image; infinite if the image is missing, so that no score reaches it."""
+    """Score every caption with its own image; infinite if the image is missing, so that no score reaches it."""
     right = np.full(len(texts), np.inf, dtype=np.float32)
     for start in range(0, len(texts), CHUNK):
         known = start + np.flatnonzero(image_of[start : start + CHUNK] >= 0)
@@ -131,7 +131,7 @@ def _largest_norm(embeddings: Float32Array, what: str) -> float:
     broken = np.flatnonzero(~np.isfinite(squares))
     if len(broken):
         raise EvaluationError(
-            f"{what}, row {broken[0]}: not finite",
+            f"row {broken[0]} of {what} is not finite",
             f"The model's output is broken for {len(broken)} of {len(embeddings)} items; check its weights.",
         )
     return float(np.sqrt(squares.max(initial=0.0)))

@@ -23,7 +23,7 @@ def table(found: Evaluation | Languages | NamesEvaluation) -> "Table":
 
 
 def empty_table(title: str, headings: Sequence[str], caption: str | None = None) -> "Table":
-    """A table without rows; columns with a heading are for numbers, the others for text."""
+    """Return a table without rows; columns with a heading are for numbers, the others for text."""
     from rich.table import Table
 
     shown = Table(title=title, caption=caption, caption_justify="left")
@@ -33,7 +33,7 @@ def empty_table(title: str, headings: Sequence[str], caption: str | None = None)
 
 
 def _both_directions(result: Mapping[str, Any]) -> "Table":
-    """A row per direction, with each recall ± half the width of its 95 % interval."""
+    """Return a row for each direction, with each recall ± half the width of its 95 % interval."""
     title = f"{result['model']} on {_task_words(result)}: {_stages(result)}"
     shown = empty_table(title, ("", *RECALLS, "medR"), _notes(result))
     for direction, words in DIRECTIONS.items():
@@ -45,7 +45,7 @@ def _both_directions(result: Mapping[str, Any]) -> "Table":
 
 
 def _languages(found: Languages) -> "Table":
-    """A row for each language, and one for their mean."""
+    """Return a row for each language, and one for their mean."""
     whole = found.to_json()
     first = next(iter(whole["languages"].values()))
     title = f"{whole['model']} on {_task_words({**first, 'lang': 'by language'})}: {_stages(first)}"
@@ -60,7 +60,7 @@ def _languages(found: Languages) -> "Table":
 
 
 def _names(found: NamesEvaluation) -> "Table":
-    """The top-1 and top-5 percentages with their 95 % intervals."""
+    """Return the top-1 and top-5 percentages with their 95 % intervals."""
     title = f"{found.model} on {found.data or 'unnamed data'}: {', '.join(found.stages)}"
     caption = f"{len(found.ranks):,} images, {len(found.labels):,} labels, {len(found.prompts)} prompts"
     shown = empty_table(title, [name.replace("top", "top ") for name in found.names], caption)

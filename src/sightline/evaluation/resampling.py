@@ -56,7 +56,7 @@ def wilson(share: float, count: int) -> tuple[float, float]:
 def bootstrap_both(
     text_to_image: Ranks, caption_of: Int64Array, image_to_text: Ranks, query_of: Int64Array, *, seed: int
 ) -> dict[str, dict[str, Interval] | Interval]:
-    """95 % intervals of all recalls of both directions, of rSum and of mR, from the same draws of images.
+    """Return 95 % intervals of all recalls in both directions, of rSum and of mR, from the same draws of images.
 
     caption_of: [captions], the image of each caption; query_of: [image queries], the image of each query.
 
@@ -78,7 +78,7 @@ def bootstrap_both(
 def paired_difference(
     ranks_a: Ranks, ranks_b: Ranks, clusters: Int64Array | None = None, *, seed: int
 ) -> dict[str, Difference]:
-    """How much higher the recalls of system b are than those of a, on the same queries in the same order.
+    """Return how much higher the recalls of system b are than those of a, on the same queries in the same order.
 
     Both are resampled with the same draws, so that whatever makes a draw easy or hard for both cancels out: the
     difference between two systems may be significant even if their own intervals overlap.
@@ -91,7 +91,7 @@ def paired_difference(
 
 
 def paired_gain(*directions: tuple[Ranks, Ranks, Int64Array], seed: int = 0) -> Difference:
-    """How much higher the sum of system b's recalls is than that of a; both directions are resampled by the same draws.
+    """Return the gain of system b over a in the sum of recalls; both directions are resampled by the same draws.
 
     directions: for each, the ranks of system a, those of system b for the same queries, and the image of each query.
     """
@@ -101,12 +101,12 @@ def paired_gain(*directions: tuple[Ranks, Ranks, Int64Array], seed: int = 0) -> 
 
 
 def _hits(ranks: Ranks) -> Float64Array:
-    """Whether each query has a right answer at each cutoff, as 0 or 1: [queries, cutoffs]."""
+    """Return whether each query has a right answer at each cutoff, as 0 or 1: [queries, cutoffs]."""
     return np.stack([ranks <= k for k in CUTOFFS], axis=1).astype(np.float64)
 
 
 def _gain(ranks_a: Ranks, ranks_b: Ranks) -> Float64Array:
-    """The hits of system b minus those of a: [queries, cutoffs]."""
+    """Return the hits of system b minus those of a: [queries, cutoffs]."""
     if len(ranks_a) != len(ranks_b):
         raise EvaluationError(
             f"cannot compare {len(ranks_a)} ranks with {len(ranks_b)}", "Compare two systems on the same queries."
@@ -115,16 +115,16 @@ def _gain(ranks_a: Ranks, ranks_b: Ranks) -> Float64Array:
 
 
 def _resampled(directions: Sequence[tuple[Float64Array, Int64Array]], seed: int) -> Float64Array:
-    """Recalls in percent, or their differences, for each draw of the images: [RESAMPLES, directions, cutoffs].
+    """Compute recalls in percent, or their differences, for each draw of images: [RESAMPLES, directions, cutoffs].
 
     directions: the hits [queries, cutoffs] of each, and the image of each query. As many images are drawn as there are,
     with replacement.
     """
     for hits, images in directions:
         if not len(hits):
-            raise EvaluationError("no queries to resample")
+            raise EvaluationError("there are no queries to resample")
         if len(hits) != len(images):
-            raise EvaluationError(f"{len(images)} cluster numbers for {len(hits)} queries")
+            raise EvaluationError(f"there are {len(images)} cluster numbers for {len(hits)} queries")
     clusters = np.unique(np.concatenate([images for _, images in directions]), return_inverse=True)[1]
     ends, count = np.cumsum([len(hits) for hits, _ in directions])[:-1], int(clusters.max()) + 1
     columns = []

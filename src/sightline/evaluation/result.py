@@ -42,7 +42,7 @@ class Recalls(ABC):
 
     @abstractmethod
     def parts(self) -> list[tuple[dict[str, float], dict[str, float]]]:
-        """The summaries to average, in pairs: text to image, and image to text."""
+        """Return the summaries to average, in pairs: text to image, and image to text."""
 
     @property
     def text_to_image(self) -> dict[str, float]:
@@ -56,16 +56,16 @@ class Recalls(ABC):
 
     @property
     def r_sum(self) -> float:
-        """Sum of the six recalls (rSum): 600 is perfect."""
+        """The sum of the six recalls (rSum): 600 is perfect."""
         return sum(direction[name] for direction in (self.text_to_image, self.image_to_text) for name in RECALLS)
 
     @property
     def mean_recall(self) -> float:
-        """Mean of the six recalls (mR); over several languages, paper 4's Meta-Ave."""
+        """The mean of the six recalls (mR); over several languages, it is paper 4's Meta-Ave."""
         return self.r_sum / (2 * len(RECALLS))
 
     def numbers(self) -> dict[str, Any]:
-        """The recalls as JSON values; an infinite median rank becomes null."""
+        """Return the recalls as JSON values; an infinite median rank becomes null."""
         sides = {"text_to_image": self.text_to_image, "image_to_text": self.image_to_text}
         return plain({**sides, "rSum": self.r_sum, "mR": self.mean_recall})  # type: ignore[no-any-return]
 
@@ -112,16 +112,16 @@ class Evaluation(Recalls):
         return sum(len(fold.text_to_image) for fold in self.folds)
 
     def parts(self) -> list[tuple[dict[str, float], dict[str, float]]]:
-        """The recall summaries of each fold."""
+        """Return the recall summaries of each fold."""
         return [(summary(fold.text_to_image), summary(fold.image_to_text)) for fold in self.folds]
 
     @property
     def ci95(self) -> dict[str, dict[str, Interval] | Interval]:
-        """95 % intervals from resampling images with their captions; the queries of several folds are pooled."""
+        """The 95 % intervals from resampling images with their captions; the queries of several folds are pooled."""
         return bootstrap_both(*self.ranks(), seed=self.seed)
 
     def ranks(self) -> tuple[Ranks, Int64Array, Ranks, Int64Array]:
-        """The ranks of all captions, the image of each, the ranks of all images, and their indices, in record order."""
+        """Return the ranks of all captions and the image of each, then the ranks of all images and their indices."""
         return (
             np.concatenate([fold.text_to_image for fold in self.folds]),
             np.concatenate([fold.caption_of for fold in self.folds]),
@@ -130,7 +130,7 @@ class Evaluation(Recalls):
         )
 
     def gain_of(self, other: "Evaluation", *, seed: int = 0) -> dict[str, dict[str, Difference]]:
-        """How much higher the recalls of `other` are than these, on the same queries, with paired 95 % intervals."""
+        """Return how much higher the recalls of `other` are, on the same queries, with paired 95 % intervals."""
         if (self.fingerprint, self.protocol) != (other.fingerprint, other.protocol):
             raise EvaluationError(
                 f"{self.model} and {other.model} were evaluated on different queries",

@@ -74,14 +74,14 @@ class Questions:
         )
 
     def caption_names(self) -> list[str]:
-        """The name of every caption in result files: its image's key, and its number among that image's captions."""
+        """Return the name of every caption in result files: its image's key, and its number for that image."""
         first = np.searchsorted(self.image_of, self.image_of)
         numbers = np.arange(len(first)) - first
         return [f"{self.keys[image]}#{number}" for image, number in zip(self.image_of, numbers, strict=True)]
 
 
 def _of_split(records: Sequence[Record], split: str) -> list[Record]:
-    """The records of a split; raises an error if there are none, or if there are no others."""
+    """Return the records of a split; raises an error if there are none, or if there are no others."""
     found = [record for record in records if record.split == split]
     if not 0 < len(found) < len(records):
         raise DataError(
@@ -95,7 +95,7 @@ def _of_split(records: Sequence[Record], split: str) -> list[Record]:
 def _refuse_repeated(records: Sequence[Record], distractors: Sequence[Record]) -> None:
     for key, count in Counter(record.key for record in records).items():
         if count > 1:
-            raise DataError(f"two records are called {key!r}", "List each image once, with all its captions.")
+            raise DataError(f"two records have the key {key!r}", "List each image once, with all its captions.")
     names = {record.image.name for record in records}
     for name, count in Counter([*names, *(record.image.name for record in distractors)]).items():
         if count > 1:
@@ -136,7 +136,7 @@ def command_translator(command: str) -> Translator:
             reason = said[-1] if said else "no message"
             raise EvaluationError(f"{name} failed with exit code {error.returncode}: {reason}") from error
         except UnicodeDecodeError as error:
-            raise EvaluationError(f"{name} did not write UTF-8: {error}") from error
+            raise EvaluationError(f"the output of {name} is not valid UTF-8: {error}") from error
 
     translate.__name__ = command
     return translate

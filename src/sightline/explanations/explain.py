@@ -32,7 +32,7 @@ class WordMatch:
     grid: Float32Array
 
     def to_json(self) -> dict[str, Any]:
-        """The word as JSON, as sent by the server."""
+        """Return the word as JSON, as sent by the server."""
         place = {"word": self.word, "start": self.start, "end": self.end}
         return {**place, "score": round(self.score, 4), "grid": _rounded(self.grid)}
 
@@ -47,7 +47,7 @@ class Explanation:
     box: Box
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON of `sightline explain --json`."""
+        """Return the JSON of `sightline explain --json`."""
         rows, columns = self.words[0].grid.shape
         return {
             "query": self.text,
@@ -59,7 +59,7 @@ class Explanation:
         }
 
     def __str__(self) -> str:
-        """One line with the score of each word."""
+        """Return one line with the score of each word."""
         return ", ".join(f"{word.word} {word.score:.2f}" for word in self.words)
 
 
@@ -81,7 +81,7 @@ def explain_image(
 
 
 def stored_image(store: Store, id: int) -> Encoded:
-    """The encoding of an image's parts, as kept in a store."""
+    """Return the encoding of an image's parts, as kept in a store."""
     ids = np.array([id], dtype=np.int64)
     kept = {part: store.fetch(ids, part) for part in _PARTS if getattr(store.shape, part)}
     mask = next((one.mask for one in kept.values()), np.zeros((1, 0), dtype=np.bool_))
@@ -90,7 +90,7 @@ def stored_image(store: Store, id: int) -> Encoded:
 
 
 def image_encoder(store: Store, id: int, model: Model) -> Model:
-    """The variant of a model that encoded an item of a store: its fast one, or the model itself."""
+    """Return the variant of a model that encoded an item of a store: its fast one, or the model itself."""
     is_fast = isinstance(store, RefinableStore) and len(store.fast_ids(np.array([id])))
     return (model.fast_variant() if is_fast else None) or model
 
@@ -119,7 +119,7 @@ def explain(text: str, encoded: Encoded, model: Model, image: Encoded, encoder: 
 
 
 def _cosines(text: Encoded, model: Model, image: Encoded) -> Float32Array | None:
-    """Cosines [tokens, parts] of the first text with the first image; None if the model has none."""
+    """Return the cosines [tokens, parts] of the first text with the first image; None if the model has none."""
     if text.states is not None and image.states is not None:
         related = model.word_cosines(text.states[:1], text.mask[:1], image.states[:1], image.mask[:1])
         if related is not None:
@@ -141,7 +141,7 @@ class HasCodes(Protocol):
     tokenizer: Tokenizer
 
     def code_attention(self, text: str, pixels: Float32Array) -> CodeAttention:
-        """What its codes attend to in a text and in normalised pixels [1, 3, size, size]."""
+        """Return what its codes attend to in a text and in normalised pixels [1, 3, size, size]."""
         ...
 
 
@@ -161,7 +161,7 @@ class CodesExplained:
     box: Box
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON of `sightline explain --codes --json`."""
+        """Return the JSON of `sightline explain --codes --json`."""
         return {
             "query": self.text,
             "picture": self.image.name,
@@ -172,7 +172,7 @@ class CodesExplained:
         }
 
     def __str__(self) -> str:
-        """One line with the fraction of attention that codes pay to words and to parts of the image."""
+        """Return one line with the fraction of attention that codes pay to words and to parts of the image."""
         words, parts = (float(shares.sum() / len(shares)) for shares in (self.to_words, self.to_parts))
         return f"{len(self.to_words)} codes, {words:.0%} of their attention to words, {parts:.0%} to parts of the image"
 
@@ -194,7 +194,7 @@ def explain_codes(text: str, image: ImageSource, model: Model) -> CodesExplained
 
 
 def seen_box(preprocess: Preprocess, width: int, height: int) -> Box:
-    """The box that the model sees: left, top, right and bottom, as fractions of the image's width and height.
+    """Return the box that the model sees: left, top, right and bottom, as fractions of the image's width and height.
 
     If the model crops, the box lies inside the image; if it pads, the image lies inside the box.
 

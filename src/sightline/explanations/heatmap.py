@@ -63,7 +63,7 @@ def draw(found: Explanation | CodesExplained) -> Image.Image:
 
 
 def panels(source: ImageSource, words: Sequence[WordMatch], box: Box) -> list[Image.Image]:
-    """The original image, then the image with the heat of each word."""
+    """Return the original image, then the image with the heat of each word."""
     image = open_image(source, at_least=_SIDE)
     larger = _SIDE / max(image.size)
     width, height = (max(1, round(side * larger)) for side in image.size)
@@ -72,7 +72,7 @@ def panels(source: ImageSource, words: Sequence[WordMatch], box: Box) -> list[Im
 
 
 def sheet(title: str, images: Sequence[Image.Image], labels: Sequence[tuple[str, str]]) -> Image.Image:
-    """Images of one size in rows on a white background, below a title; under each, its label and a number in grey."""
+    """Arrange images of one size in rows below a title; under each are its label and a number in grey."""
     width, height = max(_NARROWEST, images[0].width), images[0].height
     across = min(_ACROSS, len(images))
     down = -(-len(images) // across)
@@ -91,7 +91,7 @@ def sheet(title: str, images: Sequence[Image.Image], labels: Sequence[tuple[str,
 
 
 def bands(title: str, heads: Sequence[str], rows: Float32Array, labels: Sequence[tuple[str, str]]) -> Image.Image:
-    """Rows of cells [n, heads] on a white background, warmer for higher numbers, below a title and column headings.
+    """Draw rows of cells [n, heads], warmer for higher numbers, below a title and column headings.
 
     Each row starts with its label and ends with a number in grey.
     """
@@ -112,7 +112,7 @@ def bands(title: str, heads: Sequence[str], rows: Float32Array, labels: Sequence
 
 
 def heat(words: Sequence[WordMatch], word: WordMatch, box: Box, width: int, height: int) -> Float32Array:
-    """How well one of the words matches each pixel of an image: [height, width], 0 to 1.
+    """Return how well one of the words matches each pixel of an image: [height, width], 0 to 1.
 
     The median of the word's grid is zero heat; its maximum is the word's full heat, which is less for words that score
     below the best one. Outside the box that the model saw, heat is zero.
@@ -134,7 +134,7 @@ def heat(words: Sequence[WordMatch], word: WordMatch, box: Box, width: int, heig
 
 
 def lit(image: Image.Image, warm: Float32Array) -> Image.Image:
-    """The image dimmed and almost grey, overlaid with warm colour of strength `warm` [height, width], 0 to 1."""
+    """Return the image dimmed and almost grey, overlaid with warm colour of strength `warm` [height, width], 0 to 1."""
     grey = Image.blend(image, image.convert("L").convert("RGB"), _GREY)
     colour = np.stack([np.interp(warm, _AT, channel) for channel in _RAMP.T], axis=-1)
     opacity = colour[..., 3:]
@@ -143,7 +143,7 @@ def lit(image: Image.Image, warm: Float32Array) -> Image.Image:
 
 
 def spline_weights(places: Float64Array, count: int) -> Float64Array:
-    """Catmull-Rom weights to interpolate `count` points at the positions `places` [n]: [n, count]."""
+    """Return Catmull-Rom weights [n, count] to interpolate `count` points at the positions `places` [n]."""
     whole = np.floor(places).astype(np.int64)
     t = places - whole
     near = 1 + (3 * t**3 - 5 * t**2) / 2, (t + 4 * t**2 - 3 * t**3) / 2
@@ -155,7 +155,7 @@ def spline_weights(places: Float64Array, count: int) -> Float64Array:
 
 
 def _titled(title: str, sides: tuple[int, int]) -> tuple[Image.Image, ImageDraw.ImageDraw]:
-    """A white image with a title, and a drawing context for it."""
+    """Return a white image with a title, and a drawing context for it."""
     paper = Image.new("RGB", sides, _PAPER)
     pen = ImageDraw.Draw(paper)
     pen.text((_GAP, _HEADING // 2), _fitting(title, sides[0] - 2 * _GAP, 22), _INK, _font(22), anchor="lm")
@@ -167,7 +167,7 @@ def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 
 
 def _fitting(text: str, width: float, size: int) -> str:
-    """The text, shortened to fit a width."""
+    """Return the text, shortened to fit a width."""
     if _font(size).getlength(text) <= width:
         return text
     while text and _font(size).getlength(text + "…") > width:

@@ -1,4 +1,4 @@
-"""Operator fusion: fewer steps, because launch overhead limits small steps, and memory bandwidth large ones.
+"""Operator fusion: merge steps, because launch overhead limits small steps, and memory bandwidth large ones.
 
 Results stay the same up to rounding.
 """
@@ -48,7 +48,7 @@ def _with_silu(nodes: Sequence[GraphNode], constants: Mapping[str, Tensor], outp
 def _sigmoid_unit(
     node: GraphNode, readers: Mapping[str, Sequence[GraphNode]], constants: Mapping[str, Tensor]
 ) -> tuple[GraphNode, GraphNode, GraphNode] | None:
-    """The three nodes of x * sigmoid(c * x), with x from a product; None if other nodes read x or an inner value."""
+    """Return the three nodes of x * sigmoid(c * x), with x from a product; None if other nodes read their values."""
     if node.operator != "Linear":
         return None
     made = node.outputs[0]

@@ -90,7 +90,7 @@ class TorchGraph:
             return plan.run(self._on_device(inputs))
 
     def _on_device(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The inputs on the device, converted there to the graph's input types."""
+        """Return the inputs on the device, converted there to the graph's input types."""
         sent = {name: values.to(self.device, non_blocking=True) for name, values in inputs.items()}
         return {name: values.to(self.program.inputs[name].dtype) for name, values in sent.items()}
 
@@ -143,7 +143,7 @@ class Captured:
 
 @cache
 def _stream(device: torch.device) -> torch.cuda.Stream:
-    """The stream for capturing graphs; all share it, because every stream has its own workspace for products."""
+    """Return the stream for capturing graphs; all share it, because every stream has its own workspace for products."""
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 

@@ -29,7 +29,7 @@ class Operator:
     host: tuple[int, ...] = ()
 
     def reads_on_host(self, place: int) -> bool:
-        """Whether the input at this index determines shapes, and must be known before the graph runs."""
+        """Return whether the input at this index determines shapes, and must be known before the graph runs."""
         return place in self.host or -1 in self.host
 
 
@@ -47,7 +47,7 @@ def operator(name: str, *, host: tuple[int, ...] = ()) -> Callable[[Callable[...
 
 
 def refuse(name: str, why: str) -> UnknownOperatorError:
-    """The error for an unsupported operator, or an unsupported use of one."""
+    """Return the error for an unsupported operator, or an unsupported use of one."""
     return UnknownOperatorError(f"the operator {name} {why}", ON_PROCESSORS)
 
 
@@ -113,27 +113,27 @@ def hiding(attributes: Attributes, mask: Tensor, query: Tensor) -> Tensor:
 
 @operator("Silu")
 def silu(attributes: Attributes, values: Tensor) -> Tensor:
-    """Multiply by the sigmoid."""
+    """Multiply a value by its sigmoid."""
     return F.silu(values)
 
 
 @operator("Conv")
 def conv(attributes: Attributes, values: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Convolve, in the dtype of the weight."""
+    """Apply a convolution, in the dtype of the weight."""
     values, stride, dilation = values.to(weight.dtype), attributes["strides"], attributes["dilations"]
     return F.conv2d(values, weight, bias, stride, _padding(attributes), dilation, attributes["group"])
 
 
 @operator("AveragePool")
 def average_pool(attributes: Attributes, values: Tensor) -> Tensor:
-    """Average pooling."""
+    """Apply average pooling."""
     return F.avg_pool2d(values, attributes["kernel_shape"], attributes["strides"], _padding(attributes))
 
 
 def _padding(attributes: Attributes) -> list[int]:
     pads = list(attributes["pads"])
     if pads[:2] != pads[2:] or attributes["auto_pad"] != b"NOTSET":
-        raise refuse("Conv or AveragePool", f"pads by {pads}")
+        raise refuse("Conv or AveragePool", f"has unsupported padding: {pads}")
     return pads[:2]
 
 
@@ -180,7 +180,7 @@ def where(attributes: Attributes, condition: Tensor, one: Tensor, other: Tensor)
 def cast(attributes: Attributes, values: Tensor) -> Tensor:
     """Convert to another type."""
     if attributes["to"] not in _TYPES:
-        raise refuse("Cast", f"asks for ONNX type {attributes['to']}")
+        raise refuse("Cast", f"converts to the unsupported ONNX type {attributes['to']}")
     return values.to(_TYPES[attributes["to"]])
 
 
@@ -188,13 +188,13 @@ def cast(attributes: Attributes, values: Tensor) -> Tensor:
 def dequantize(attributes: Attributes, values: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
     """Dequantise integers with one scale."""
     if scale.numel() != 1:
-        raise refuse("DequantizeLinear", "has several scales")
+        raise refuse("DequantizeLinear", "has more than one scale")
     return (values.float() - (0 if zero is None else zero.float())) * scale
 
 
 @operator("QuantizeLinear")
 def quantize(attributes: Attributes, values: Tensor, *scales: Tensor) -> Tensor:
-    """Return values unchanged: products read them unrounded, see `products`."""
+    """Return values unchanged, because products read them without rounding; see `products`."""
     return values
 
 
@@ -223,15 +223,15 @@ def gather_nd(attributes: Attributes, values: Tensor, indices: Tensor) -> Tensor
 
 @operator("ArgMax")
 def argmax(attributes: Attributes, values: Tensor) -> Tensor:
-    """Index of the maximum along an axis."""
+    """Return the index of the maximum along an axis."""
     return values.argmax(attributes.get("axis", 0), keepdim=bool(attributes.get("keepdims", 1)))
 
 
 @operator("CumSum", host=(1,))
 def cumsum(attributes: Attributes, values: Tensor, axis: Tensor) -> Tensor:
-    """Cumulative sum."""
+    """Return the cumulative sum along an axis."""
     if attributes.get("exclusive") or attributes.get("reverse"):
-        raise refuse("CumSum", "is exclusive, or runs backwards")
+        raise refuse("CumSum", "is exclusive or runs in reverse")
     return values.cumsum(int(axis), dtype=values.dtype)
 
 
@@ -241,26 +241,26 @@ def _axes(axes: Tensor | None, values: Tensor) -> list[int]:
 
 @operator("ReduceSum", host=(1,))
 def reduce_sum(attributes: Attributes, values: Tensor, axes: Tensor | None = None) -> Tensor:
-    """Sum along axes."""
+    """Sum values along axes."""
     values = values.float() if values.is_floating_point() else values
     return values.sum(_axes(axes, values), keepdim=bool(attributes.get("keepdims", 1)), dtype=values.dtype)
 
 
 @operator("ReduceMean", host=(1,))
 def reduce_mean(attributes: Attributes, values: Tensor, axes: Tensor | None = None) -> Tensor:
-    """Mean along axes."""
+    """Average values along axes."""
     return values.float().mean(_axes(axes, values), keepdim=bool(attributes.get("keepdims", 1)))
 
 
 @operator("ReduceMax", host=(1,))
 def reduce_max(attributes: Attributes, values: Tensor, axes: Tensor | None = None) -> Tensor:
-    """Maximum along axes."""
+    """Return the maximum along axes."""
     return values.amax(_axes(axes, values), keepdim=bool(attributes.get("keepdims", 1)))
 
 
 @operator("ReduceL2", host=(1,))
 def reduce_l2(attributes: Attributes, values: Tensor, axes: Tensor | None = None) -> Tensor:
-    """L2 norm along axes."""
+    """Return the L2 norm along axes."""
     along, keep = _axes(axes, values), bool(attributes.get("keepdims", 1))
     lengths: Tensor = torch.linalg.vector_norm(values.float(), dim=along, keepdim=keep)
     return lengths

@@ -18,10 +18,12 @@ def gather_blocks(attributes: Attributes, packed: Tensor, rows: Tensor, scales: 
     """Look up and dequantise rows of a table; each block of a row has a scale [rows, blocks], and zero is mid-range."""
     bits, axes = attributes.get("bits", 4), (attributes.get("gather_axis", 0), attributes.get("quantize_axis", 1))
     if zeros or packed.dtype != torch.uint8 or packed.ndim != 2 or axes != (0, 1) or bits not in (4, 8):
-        raise refuse("GatherBlockQuantized", f"has zeros, {bits} bits, or other axes than rows and columns")
+        raise refuse("GatherBlockQuantized", f"has zero points, {bits} bits, or unsupported axes")
     wanted, blocks, block = (rows % len(packed)).flatten(), scales.shape[1], attributes.get("block_size", 128)
     whole = unpacked(packed.index_select(0, wanted), bits).float() - 2.0 ** (bits - 1)
     if whole.shape[1] != blocks * block:
-        raise refuse("GatherBlockQuantized", f"has rows of {whole.shape[1]} numbers, not {blocks} blocks of {block}")
+        raise refuse(
+            "GatherBlockQuantized", f"has rows of {whole.shape[1]} numbers instead of {blocks} blocks of {block}"
+        )
     found: Tensor = whole.reshape(-1, blocks, block) * scales.index_select(0, wanted).float().unsqueeze(-1)
     return found.reshape(*rows.shape, -1).to(scales.dtype)

@@ -41,14 +41,14 @@ class DevicePairs:
 
     @staticmethod
     def fit(graph: TorchGraph, texts: RaggedStates, images: RaggedStates) -> bool:
-        """Whether the states fit in the device's memory."""
+        """Return whether the states fit in the device's memory."""
         if graph.device.type != "cuda":
             return True
         free, _ = torch.cuda.mem_get_info(graph.device)
         return texts.rows.nbytes + images.rows.nbytes < _SHARE * free
 
     def match(self, texts: Int64Array, images: Int64Array) -> npt.NDArray[np.float32]:
-        """Logits [pairs] that text i and image i belong together, from their indices [pairs]."""
+        """Return the logits [pairs] that text i and image i belong together, from their indices [pairs]."""
         with torch.inference_mode():
             text_states, text_mask = self._texts.padded(texts)
             image_states, image_mask = self._images.padded(images)

@@ -55,7 +55,7 @@ def with_products(
 
 
 def placed(node: GraphNode, device: torch.device, dtype: torch.dtype) -> GraphNode:
-    """The product with its weights on a device and in a dtype; float32 for products that compute scores."""
+    """Return the product with its weights on a device and in a dtype; float32 for products that compute scores."""
     weight, bias = node.attributes["weight"], node.attributes["bias"]
     chosen = torch.float32 if makes_scores(node) else dtype
     moved = {"weight": weight.to(device, chosen), "bias": None if bias is None else bias.to(device, chosen)}
@@ -63,7 +63,7 @@ def placed(node: GraphNode, device: torch.device, dtype: torch.dtype) -> GraphNo
 
 
 def makes_scores(node: GraphNode) -> bool:
-    """Whether a product has so few columns that it must compute scores."""
+    """Return whether a product computes scores, which is assumed if it has very few columns."""
     return len(node.attributes["weight"]) < _SCORES
 
 
@@ -73,11 +73,13 @@ def _check_rounding(nodes: Sequence[GraphNode]) -> None:
     for node in nodes:
         reads = rounded.intersection(node.inputs)
         if bool(reads) != (node.operator == "MatMulIntegerToFloat"):
-            raise refuse(node.operator, "reads rounded numbers" if reads else "reads whole numbers of its own")
+            raise refuse(
+                node.operator, "reads quantised numbers" if reads else "reads integers that it did not quantise"
+            )
 
 
 def _product(node: GraphNode, constants: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None] | None:
-    """Weight and bias of a product with a constant matrix; None for any other node."""
+    """Return the weight and bias of a product with a constant matrix; None for any other node."""
     way, given = _WAYS.get(node.operator), [constants.get(name) for name in node.inputs[1:]]
     if way is None or any(name and part is None for name, part in zip(node.inputs[1:], given, strict=True)):
         return None
@@ -88,7 +90,7 @@ def _product(node: GraphNode, constants: Mapping[str, Tensor]) -> tuple[Tensor, 
 
 
 def _vector(addition: GraphNode, columns: int, constants: Mapping[str, Tensor]) -> Tensor | None:
-    """The constant vector that an addition adds to each row of a product; None if it is something else."""
+    """Return the constant vector that an addition adds to each row of a product; None if it is something else."""
     found = (constants[name] for name in addition.inputs if name in constants)
     return next((constant for constant in found if constant.shape == (columns,)), None)
 
@@ -110,7 +112,7 @@ def _of_blocks(
     columns, rows, bits = attributes["N"], attributes["K"], attributes["bits"]
     block = attributes["block_size"]
     if bits not in (4, 8) or (others and others[0] is not None):
-        raise refuse("MatMulNBits", f"has {bits} bits, or its rows in another order")
+        raise refuse("MatMulNBits", f"has {bits} bits, or its rows in an unsupported order")
     whole = unpacked(packed.reshape(columns, -1), bits).float().reshape(columns, -1, block)
     blocks = whole.shape[1]
     zero: Tensor | float = 2.0 ** (bits - 1)
@@ -133,7 +135,7 @@ def _of_whole_numbers(
 ) -> tuple[Tensor, Tensor | None]:
     """Dequantise a matrix of integers with a scale per column."""
     if steps_zero is not None:
-        raise refuse("MatMulIntegerToFloat", "has a matrix with another zero")
+        raise refuse("MatMulIntegerToFloat", "has a matrix with an unsupported zero point")
     return (matrix.float() * steps).T.contiguous(), bias
 
 

@@ -60,7 +60,7 @@ class Input:
     shape: tuple[int | None, ...]
 
     def example(self, length: int, device: torch.device) -> Tensor:
-        """A tensor of ones, of this length along dynamic axes: valid as token ids, and as a mask that hides nothing."""
+        """Return a tensor of ones, of this length along dynamic axes, which is valid as token ids and as a mask."""
         return torch.ones([side or length for side in self.shape], dtype=self.dtype, device=device)
 
 
@@ -76,7 +76,7 @@ class Program:
         nodes = with_products(_without_constant_casts(graph.node, constants), constants, self.outputs)
         unknown = {node.operator for node in nodes} - OPERATORS.keys()
         if unknown:
-            raise refuse(", ".join(sorted(unknown)), "is not supported under torch")
+            raise refuse(", ".join(sorted(unknown)), "is not supported in torch")
         nodes = merged(nodes, constants, self.outputs)
         self._nodes = [placed(node, device, dtype) if node.operator == "Linear" else node for node in nodes]
         self._last = _last_reads(self._nodes, self.outputs)
@@ -114,7 +114,7 @@ class Program:
     def _step(
         self, node: GraphNode, last: tuple[str, ...], known: Mapping[str, Tensor], moved: dict[str, Tensor]
     ) -> Step:
-        """The step for a node. moved: constants of this plan that are already on the device."""
+        """Return the step for a node. moved: constants of this plan that are already on the device."""
         inputs: list[str | Tensor | None] = []
         for place, name in enumerate(node.inputs):
             on_host = OPERATORS[node.operator].reads_on_host(place)
@@ -122,7 +122,9 @@ class Program:
                 inputs.append(None)
             elif name not in known:
                 if on_host:
-                    raise refuse(node.operator, "makes a shape that depends on more than the shapes of the inputs")
+                    raise refuse(
+                        node.operator, "computes a shape that depends on values, not only on the shapes of the inputs"
+                    )
                 inputs.append(name)
             elif on_host:
                 inputs.append(known[name])
@@ -135,19 +137,19 @@ class Program:
 
 
 def _made(node: GraphNode, inputs: list[Tensor | None]) -> dict[str, Tensor]:
-    """The outputs of an operator by name."""
+    """Return the outputs of an operator by name."""
     made = OPERATORS[node.operator].function(node.attributes, *inputs)
     return dict(zip(node.outputs, (made,) if isinstance(made, Tensor) else made, strict=False))
 
 
 def _singles(values: Mapping[str, Tensor], names: tuple[str, ...]) -> dict[str, Tensor]:
-    """The values with these names, floating-point ones in float32."""
+    """Return the values with these names, floating-point ones in float32."""
     found = {name: values[name] for name in names}
     return {name: value.float() if value.is_floating_point() else value for name, value in found.items()}
 
 
 def _last_reads(nodes: list[GraphNode], outputs: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """For each node, the names that no later node reads."""
+    """Return, for each node, the names that no later node reads."""
     last = {name: number for number, node in enumerate(nodes) for name in node.inputs if name}
     found: list[list[str]] = [[] for _ in nodes]
     for name, number in last.items():
@@ -162,7 +164,7 @@ def _node(node: onnx.NodeProto) -> GraphNode:
 
 
 def _without_constant_casts(nodes: Iterable[onnx.NodeProto], constants: dict[str, Tensor]) -> list[GraphNode]:
-    """The nodes of a graph, without casts of constants to float32; their results are added to the constants."""
+    """Return the nodes of a graph, without casts of constants to float32; their results are added to the constants."""
     found = []
     for node in map(_node, nodes):
         if node.operator == "Cast" and node.inputs[0] in constants and node.attributes["to"] == onnx.TensorProto.FLOAT:

@@ -20,7 +20,7 @@ def gru(
     weights: [2, 3 x hidden, dim]; recurrent: [2, 3 x hidden, hidden]; biases: [2, 6 x hidden].
     """
     if attributes.get("direction") != b"bidirectional" or not attributes.get("linear_before_reset"):
-        raise refuse("GRU", "is not the one that torch has")
+        raise refuse("GRU", "is a variant that torch does not support")
     places = torch.arange(len(values), device=values.device)[:, None]
     ends = (torch.full_like(values[0, :, 0], len(values)) if lengths is None else lengths).to(torch.int64)
     is_real = places < ends

@@ -67,7 +67,9 @@ class Scan:
     def append(self, vectors: Vectors) -> None:
         """Append rows."""
         if vectors.ndim != 2 or vectors.shape[1] != self._vectors.shape[1]:
-            raise ModelError(f"vectors {tuple(vectors.shape)} for a scan of {self._vectors.shape[1]} numbers each")
+            raise ModelError(
+                f"vectors have shape {tuple(vectors.shape)}, but the index has {self._vectors.shape[1]} dimensions"
+            )
         with self._lock:
             self._recorded.clear()
             self._allows = self
@@ -76,7 +78,7 @@ class Scan:
                 self._write(_tensor(vectors[start : start + _SENT]).to(self._device))
 
     def search(self, queries: Vectors, k: int, allowed: Allowed | None = None) -> tuple[Float32Array, Ids]:
-        """The k highest cosines to each of the queries [queries, dim], and their rows: both [queries, k], best first.
+        """Return the k highest cosines to each of the queries [queries, dim], and their rows: [queries, k], best first.
 
         Ties are ordered by row. If a query has fewer than k rows to choose from, the remaining cosines are -inf and the
         rows -1. allowed: as in `near`.
@@ -85,14 +87,16 @@ class Scan:
         return near.best(near.rows, k)
 
     def near(self, queries: Vectors, k: int, allowed: Allowed | None = None) -> Near:
-        """Every row that may be among the k nearest to each of the queries [queries, dim], with its cosine.
+        """Return every row that may be among the k nearest to each of the queries [queries, dim], with its cosine.
 
         allowed: bool, whether each row may be found (rows beyond the array may not); or int64, the rows that may be
             found, in ascending order, which is smaller if they are few. If the same object is passed again, it must be
             unchanged.
         """
         if k < 1 or queries.ndim != 2 or queries.shape[1] != self._vectors.shape[1]:
-            raise ModelError(f"the {k} nearest of {self._vectors.shape[1]} numbers for queries {tuple(queries.shape)}")
+            raise ModelError(
+                f"cannot find the {k} nearest of {self._vectors.shape[1]} dimensions for queries {tuple(queries.shape)}"
+            )
         asked = _tensor(queries).float()
         with self._lock, torch.inference_mode():
             if not self._count or not len(asked):
@@ -103,7 +107,7 @@ class Scan:
             return joined([self._near(asked[at : at + step], k, wanted) for at in range(0, len(asked), step)])
 
     def _near(self, queries: Tensor, k: int, wanted: int) -> Near:
-        """The rows near one batch of queries: from the scan or, if that proves insufficient, by comparing all rows."""
+        """Return the rows near one batch of queries: from the scan or, if necessary, by comparing all rows."""
         found = self._scanned(queries, wanted)
         width = found.shape[1] // 2
         scores, beyond = found[:, :width].view(np.float32), found[:, -1:].view(np.float32)[:, 0]
@@ -120,12 +124,12 @@ class Scan:
         return joined(ones)
 
     def _wanted(self, k: int) -> int:
-        """The number of groups, and then rows, to compare exactly for k results: a power of two, or all."""
+        """Return the number of groups, and then rows, to compare exactly for k results: a power of two, or all."""
         wanted = max(4 * k if self._dtype == "int8" else k + k // 4, k + _SPARE)
         return min(1 << (wanted - 1).bit_length(), self._count)
 
     def _scanned(self, queries: Tensor, wanted: int) -> npt.NDArray[np.int32]:
-        """The result of `_steps`, in CPU memory."""
+        """Return the result of `_steps`, in CPU memory."""
         if not (RECORDS and self._device.type == "cuda"):
             return self._steps(queries.to(self._device), wanted).cpu().numpy()
         batch = next(batch for batch in BATCHES if batch >= len(queries))
@@ -148,7 +152,7 @@ class Scan:
         return found
 
     def _compared(self, query: Tensor, k: int) -> Near:
-        """Every row that is at least as near to a query [dim] as the k-th best, by comparing all rows."""
+        """Return every row that is at least as near to a query [dim] as the k-th best, by comparing all rows."""
         allowed = self._allowed[: self._count]
         scores = every_score(query.to(self._device), self._vectors[: self._count], allowed)
         kth = torch.topk(scores, min(k, self._count)).values[-1]
@@ -164,13 +168,13 @@ class Scan:
             self._allowed.fill_(True)
         elif (given := torch.as_tensor(allowed)).dtype == torch.bool:
             if len(given) > self._count:
-                raise ModelError(f"the mask has {len(given)} values for {self._count} rows")
+                raise ModelError(f"the mask has {len(given)} values, but there are {self._count} rows")
             self._allowed[: len(given)].copy_(given)
             self._allowed[len(given) :] = False
         else:
             if len(given) and not 0 <= int(given[0]) <= int(given[-1]) < self._count:
                 raise ModelError(
-                    f"rows {int(given[0])} to {int(given[-1])} were requested, but there are {self._count}"
+                    f"rows {int(given[0])} to {int(given[-1])} were requested, but there are only {self._count}"
                 )
             self._allowed.fill_(False).index_fill_(0, given.to(self._device), True)
         self._allows = allowed
@@ -201,7 +205,7 @@ class Scan:
 
 
 def bytes_of(rows: int, dim: int, dtype: Dtype = "float16") -> int:
-    """The bytes of device memory that a scan over this many vectors takes, including spare capacity."""
+    """Return the bytes of device memory that a scan over this many vectors takes, including spare capacity."""
     return (2 * dim if dtype == "float16" else 3 * dim + 4) * _with_room(rows)
 
 
@@ -210,7 +214,7 @@ def _with_room(rows: int) -> int:
 
 
 def _kernels(device: torch.device) -> ModuleType:
-    """The implementation of a scan's steps: Triton on a GPU, otherwise plain torch."""
+    """Return the implementation of a scan's steps: Triton on a GPU, otherwise plain torch."""
     if device.type != "cuda":
         return scan_plain
     from sightline.kernels import scan_fused

@@ -17,7 +17,7 @@ _SUMS = 4096  # sums that `exact_scores` keeps at once: more would not fit in re
 
 
 def group_scores(queries: Rounded, vectors: Rounded, allowed: Tensor, cut: Cut) -> Tensor:
-    """The best score of every group of rows for each of at most 64 queries: float32 [queries, groups].
+    """Return the best score of every group of rows for each of at most 64 queries: float32 [queries, groups].
 
     Arguments are those of `scan_plain.group_scores`, and must be contiguous.
     """
@@ -48,7 +48,7 @@ def group_scores(queries: Rounded, vectors: Rounded, allowed: Tensor, cut: Cut) 
 
 
 def exact_scores(queries: Tensor, vectors: Tensor, allowed: Tensor, groups: Tensor, each: int) -> Tensor:
-    """The cosines of every row of some groups, to float32 precision: [queries, n, each].
+    """Return the cosines of every row of some groups, to float32 precision: [queries, n, each].
 
     Arguments are those of `scan_plain.exact_scores`, and must be contiguous.
     """
@@ -88,7 +88,7 @@ def _group_scores(  # type: ignore[no-untyped-def]
     digit: tl.constexpr,
     is_whole: tl.constexpr,
 ):
-    """Score `row_tile` rows. Past the end, the last row is read again, which does not change the best of its group.
+    """Score `row_tile` rows. Past the end, the last row is read again, which does not affect the best of its group.
 
     Integers are multiplied and summed as integers, with each digit of the queries separately: the numbers of a row are
     never converted.

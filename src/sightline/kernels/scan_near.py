@@ -21,7 +21,7 @@ class Near(NamedTuple):
     scores: Float32Array
 
     def best(self, keys: Ids, k: int) -> tuple[Float32Array, Ids]:
-        """The k highest scores and their keys, both [queries, k]; ties are ordered by key.
+        """Return the k highest scores and their keys, both [queries, k]; ties are ordered by key.
 
         keys: [queries, n], the key to return for each row.
         """
@@ -33,7 +33,7 @@ class Near(NamedTuple):
         return best.scores, best.rows
 
     def widened(self, width: int) -> "Near":
-        """The same results, padded to at least `width` columns."""
+        """Return the same results, padded to at least `width` columns."""
         missing = width - self.rows.shape[1]
         if missing <= 0:
             return self

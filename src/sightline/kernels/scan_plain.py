@@ -35,14 +35,14 @@ class Rounded(NamedTuple):
     worth: Tensor | None = None
 
     def restored(self) -> Tensor:
-        """The vectors [n, dim] in float32."""
+        """Return the vectors [n, dim] in float32."""
         values = self.values.float()
         if values.ndim == 3:
             values = DIGIT * values[:, 0] + values[:, 1]
         return values if self.worth is None else values * self.worth[:, None]
 
     def between(self, start: int, end: int) -> "Rounded":
-        """The vectors from `start` to `end`."""
+        """Return the vectors from `start` to `end`."""
         return Rounded(self.values[start:end], None if self.worth is None else self.worth[start:end])
 
 
@@ -99,7 +99,7 @@ def pack_results(best: Best, groups: Best, slack: Tensor, each: int, are_all: tu
 
 
 def group_scores(queries: Rounded, vectors: Rounded, allowed: Tensor, cut: Cut) -> Tensor:
-    """The best score of every group of rows for each of the queries: float32 [queries, groups].
+    """Return the best score of every group of rows for each of the queries: float32 [queries, groups].
 
     allowed: bool [rows]; a group without an allowed row scores -inf.
     """
@@ -113,7 +113,7 @@ def group_scores(queries: Rounded, vectors: Rounded, allowed: Tensor, cut: Cut) 
 
 
 def exact_scores(queries: Tensor, vectors: Tensor, allowed: Tensor, groups: Tensor, each: int) -> Tensor:
-    """The cosines of every row of some groups, to float32 precision: [queries, n, each].
+    """Return the cosines of every row of some groups, to float32 precision: [queries, n, each].
 
     queries: float32 [queries, dim]. vectors: float16 [rows, dim]. allowed: bool [rows]; other rows score -inf.
     groups: [queries, n], for each query.
@@ -125,13 +125,13 @@ def exact_scores(queries: Tensor, vectors: Tensor, allowed: Tensor, groups: Tens
 
 
 def every_score(query: Tensor, vectors: Tensor, allowed: Tensor) -> Tensor:
-    """The cosines of all rows [rows] to a query float32 [dim]; -inf where a row is not allowed."""
+    """Return the cosines of all rows [rows] to a query float32 [dim]; -inf where a row is not allowed."""
     found = [cosines_of(block, query) for block in torch.split(vectors, _AT_ONCE)]
     return torch.cat(found).masked_fill(~allowed, float("-inf"))
 
 
 def cosines_of(vectors: Tensor, query: Tensor) -> Tensor:
-    """The cosines [...] of float16 vectors [..., dim] to a query [dim], summed in float64 and rounded to float32.
+    """Return the cosines [...] of float16 vectors [..., dim] to a query [dim], in float32, summed in float64.
 
     A store computes them the same way on the CPU: the result does not depend on the position of a vector.
     """

@@ -27,7 +27,7 @@ class CapturedScan:
             self._answer.copy_(steps(self._queries.to(device, non_blocking=True)), non_blocking=True)
 
     def __call__(self, queries: Tensor) -> npt.NDArray[np.int32]:
-        """The results of queries [n, dim], at most one batch."""
+        """Return the results of queries [n, dim], at most one batch."""
         self._queries[: len(queries)].copy_(queries)
         self._graph.replay()
         torch.cuda.current_stream().synchronize()

@@ -9,13 +9,13 @@ from sightline.kernels.operators import Attributes, operator, refuse
 
 @operator("Shape")
 def shape(attributes: Attributes, values: Tensor) -> Tensor:
-    """The sizes of the axes from `start` to `end` (all by default), as a tensor on the CPU."""
+    """Return the sizes of the axes from `start` to `end` (all by default), as a tensor on the CPU."""
     return torch.tensor(values.shape[attributes.get("start", 0) : attributes.get("end")], dtype=torch.int64)
 
 
 @operator("Range", host=(-1,))
 def range_(attributes: Attributes, start: Tensor, end: Tensor, step: Tensor) -> Tensor:
-    """A range of numbers."""
+    """Return a range of numbers."""
     return torch.arange(start.item(), end.item(), step.item(), dtype=start.dtype)
 
 
@@ -36,7 +36,7 @@ def expand(attributes: Attributes, values: Tensor, wanted: Tensor) -> Tensor:
 
 @operator("Transpose")
 def transpose(attributes: Attributes, values: Tensor) -> Tensor:
-    """Transpose."""
+    """Permute the axes."""
     return values.permute(attributes.get("perm", tuple(reversed(range(values.ndim)))))
 
 
@@ -65,7 +65,7 @@ def slice_(
 ) -> Tensor:
     """Slice along axes."""
     if steps is not None and bool((steps < 1).any()):
-        raise refuse("Slice", "runs backwards")
+        raise refuse("Slice", "has a negative step")
     chosen = [slice(None)] * values.ndim
     along = range(len(starts)) if axes is None else axes.tolist()
     strides = [1] * len(starts) if steps is None else steps.tolist()

@@ -11,7 +11,7 @@ _SHORTEST, _LONGEST = 2, 5
 
 
 def features(text: str) -> list[int]:
-    """The rows of a text's features, with repetitions: whole words, and runs of 2 to 5 letters of each word.
+    """Return the rows of a text's features, with repetitions: whole words, and runs of 2 to 5 letters of each word.
 
     Chinese and Japanese are written without spaces: there, features are single characters and pairs.
     """

@@ -41,7 +41,7 @@ class Table(NamedTuple):
     bias: Float64Array
 
     def scores(self, text: str, languages: Sequence[str]) -> Float64Array:
-        """The logits [languages] that a text is in each of these languages; only their differences are meaningful."""
+        """Return the logits [languages] that a text is in each language; only their differences are meaningful."""
         chosen = [self.columns[lang] for lang in languages]
         rows = features(text)
         total = self.weights[rows].sum(axis=0, dtype=np.int64)[chosen]
@@ -52,7 +52,7 @@ class Table(NamedTuple):
 
 @cache
 def table() -> Table:
-    """The table in the package; opening it reads only a page or two."""
+    """Return the table in the package; opening it reads only a page or two."""
     about = json.loads((_HERE / "table.json").read_text(encoding="utf-8"))
     weights = np.load(_HERE / "table.npy", mmap_mode="r")
     columns = {lang: column for column, lang in enumerate(about["languages"])}
@@ -60,7 +60,7 @@ def table() -> Table:
 
 
 def recognise(text: str, languages: Sequence[str], is_known: Callable[[str], bool] = lambda text: False) -> str:
-    """The most likely of these languages (the main one first) for a text; the main one if in doubt.
+    """Return the most likely of these languages (the main one first) for a text; the main one if in doubt.
 
     is_known: whether the model knows all words of a text in its main language.
 
@@ -85,7 +85,7 @@ def recognise(text: str, languages: Sequence[str], is_known: Callable[[str], boo
 
 
 def _by_script(text: str, languages: Sequence[str]) -> list[str]:
-    """The languages that are written in the script of a text."""
+    """Return the languages that are written in the script of a text."""
     counts = script_counts(text)
     foreign = {name: count for name, count in counts.items() if name != LATIN}
     if "HIRAGANA" in foreign or "KATAKANA" in foreign:

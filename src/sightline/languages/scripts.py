@@ -43,7 +43,7 @@ _SCRIPTS: Mapping[str, tuple[str, ...]] = {
 
 
 def scripts_of(lang: str) -> tuple[str, ...]:
-    """The scripts that a language is written in.
+    """Return the scripts that a language is written in.
 
     >>> scripts_of("ru"), scripts_of("de")
     (('CYRILLIC',), ('LATIN',))
@@ -52,7 +52,7 @@ def scripts_of(lang: str) -> tuple[str, ...]:
 
 
 def foreign_letters(text: str, lang: str) -> int:
-    """How many letters of a text a language does not use; 0 if its letters are not listed.
+    """Return how many letters of a text a language does not use; 0 if its letters are not listed.
 
     >>> foreign_letters("niño", "es"), foreign_letters("niño", "pt")
     (0, 1)
@@ -64,16 +64,16 @@ def foreign_letters(text: str, lang: str) -> int:
 
 
 def is_unspaced(text: str) -> bool:
-    """Whether a text contains Chinese, Japanese or Thai, which are written without spaces between words."""
+    """Return whether a text contains Chinese, Japanese or Thai, which are written without spaces between words."""
     return _UNSPACED.search(text) is not None
 
 
 def script_counts(text: str) -> Counter[str]:
-    """The number of letters of each script in a text."""
+    """Return the number of letters of each script in a text."""
     return Counter(script(letter) for letter in text if letter.isalpha())
 
 
 @cache
 def script(letter: str) -> str:
-    """The script of a letter."""
+    """Return the script of a letter."""
     return unicodedata.name(letter, "UNKNOWN").split()[0]

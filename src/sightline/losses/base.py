@@ -67,27 +67,27 @@ class Pairs:
 
     @property
     def own(self) -> Tensor:
-        """[T, I], true where a text was written for that image."""
+        """A mask [T, I] of the pairs in which the text was written for the image."""
         return self.text_ids[:, None] == self.image_ids[None, :]
 
     @property
     def positive(self) -> Tensor:
-        """[T, I], true where a text and an image belong together."""
+        """A mask [T, I] of the pairs that belong together."""
         return self.own if self.also_positive is None else self.own | self.also_positive
 
     @property
     def negative(self) -> Tensor:
-        """[T, I], true where a text and an image are negatives of each other."""
+        """A mask [T, I] of the pairs that are negatives of each other."""
         return ~self.positive if self.excluded is None else ~(self.positive | self.excluded)
 
     def cosines(self) -> Tensor:
-        """[T, I], float32 even under autocast: cosine of every text with every image."""
+        """Return the cosine of every text with every image: [T, I], in float32 even under autocast."""
         texts, images = self.texts.embedding, self.images.embedding
         with torch.autocast(texts.device.type, enabled=False):
             return full(texts) @ full(images).T
 
     def state_cosines(self) -> Tensor:
-        """[T, I], float32: cosine of the mean states of every text with those of every image."""
+        """Return the cosine of the mean state of every text with that of every image: [T, I], float32."""
         if self.texts.states is None or self.images.states is None:
             raise ModelError("this model has no states to compare", "Build it with a matcher.")
         with torch.autocast(self.text_ids.device.type, enabled=False):
@@ -98,12 +98,12 @@ class Pairs:
             return texts @ images.T
 
     def late(self, chunk: int = 256) -> Tensor:
-        """[T, I], float32: late interaction of every text with every image, `chunk` texts at a time (see `maxsim`)."""
+        """Return the late-interaction score of every text with every image: [T, I], float32 (see `maxsim`)."""
         texts, images = self.texts, self.images
         return maxsim(texts.fragments, texts.mask, images.fragments, images.mask, chunk)
 
     def scores(self, on: Scores) -> Tensor:
-        """[T, I], float32: the similarity of every text and every image (see `Scores`)."""
+        """Return the similarity of every text and every image: [T, I], float32 (see `Scores`)."""
         if on == "states":
             return self.state_cosines()
         return self.cosines() if on == "embedding" else self.late()
@@ -136,7 +136,7 @@ class Loss(nn.Module, ABC):
 
     @property
     def trains(self) -> frozenset[Ability]:
-        """The abilities that it trains."""
+        """The abilities that this loss trains."""
         if not self.trains_ability:
             return frozenset()
         match: tuple[Ability, ...] = ("match",) if self.trains_matcher else ()
@@ -144,7 +144,7 @@ class Loss(nn.Module, ABC):
 
     @property
     def learned_temperature(self) -> Tensor | None:
-        """Its learned temperature, for the log; None if it has none."""
+        """The learned temperature, for the log; None if the loss has none."""
         return None
 
     def fit(self, model: Retriever) -> None:
@@ -155,11 +155,11 @@ class Loss(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
-        """The loss, a scalar in float32."""
+        """Return the loss, a scalar in float32."""
 
 
 def check_scores(loss: str, on: str) -> frozenset[Field]:
-    """Validate how a loss compares texts and images; returns the field that it needs."""
+    """Check the `on` setting of a loss, and return the model output that it needs."""
     if on not in get_args(Scores):
         raise ModelError(f"{loss}.on cannot be {on!r}", f"Choose one of {', '.join(get_args(Scores))}.")
     return frozenset({on})  # type: ignore[arg-type]

@@ -35,7 +35,7 @@ class Contrastive(Loss):
     label_smoothing: the fraction of each target that is spread evenly over p and the negatives, as in
         `F.cross_entropy`.
 
-    Reads the embeddings, the fragments or the states of both sides. The term of an anchor without negatives is zero.
+    Uses the embeddings, the fragments or the states of both sides. The term of an anchor without negatives is zero.
 
     Distributed: each direction is a sum over the process's own anchors, divided by the number of anchors in the whole
         batch that have a positive.
@@ -97,7 +97,7 @@ class Contrastive(Loss):
         return self.log_scale.detach().neg().exp() if self.log_scale.requires_grad else None
 
     def scale(self) -> Tensor:
-        """s, at most `max_scale`; a gradient reaches `log_scale` even at the bound."""
+        """Return the scale s, limited to `max_scale`; the gradient reaches `log_scale` even at the limit."""
         with torch.no_grad():
             self.log_scale.clamp_(max=math.log(self.max_scale))
         return self.log_scale.exp()
@@ -113,7 +113,7 @@ class Contrastive(Loss):
 
 
 def info_nce(logits: Tensor, positive: Tensor, label_smoothing: float = 0.0, negative: Tensor | None = None) -> Tensor:
-    """L(a) for every anchor: [anchors], zero for those without a positive or without a negative.
+    """Compute L(a) for every anchor: [anchors], zero for anchors without a positive or without a negative.
 
     logits, positive, negative: [anchors, items]; by default, all items that are not positive are negative. With N the
     logsumexp of the negatives, the term of positive p is log(e^p + e^N) - p = softplus(N - p); smoothing adds its

@@ -26,7 +26,7 @@ _WARM_UP = 3
 
 @dataclass(slots=True)
 class _Recordings:
-    """CUDA graphs, keyed by input shapes. places: addresses of the weights that they use; most: how many are kept."""
+    """CUDA graphs by input shapes. places: addresses of the weights that they use; most: how many graphs to keep."""
 
     places: tuple[Any, ...]
     by_key: dict[Any, Function] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class CapturedFunction:
         return tuple(one.clone() for one in self._kept.by_key[key](*tensors))
 
     def _record(self, key: Any, owner: nn.Module, inputs: tuple[Tensor, ...]) -> bool:
-        """Capture the function for inputs of these shapes, if due and within the limit; returns whether it did."""
+        """Capture the function for inputs of these shapes if they recur and there is room; return whether it was."""
         kept = self._kept
         kept.sights[key] += 1
         if kept.sights[key] < SIGHTS or len(kept.by_key) >= kept.most:

@@ -90,7 +90,7 @@ class Distill(Loss):
 def _direction(
     teacher: Tensor, student: Tensor, positive: Tensor, negative: Tensor, own: slice, over: Over
 ) -> tuple[Tensor, Tensor]:
-    """One direction, [anchors, items]: the sum over own anchors, and how many of all anchors count, at least 1."""
+    """Compute one direction [anchors, items]: the sum over own anchors, and the number of valid anchors, at least 1."""
     counts = positive.any(1) & negative.any(1)
     hidden = ~(positive | negative)[own]
     lowest = torch.finfo(student.dtype).min

@@ -29,7 +29,7 @@ class Blocks(NamedTuple):
     text_text: Tensor
 
     def joined(self) -> Tensor:
-        """All blocks as one matrix, images first: [I + T, I + T]."""
+        """Return all blocks as one matrix, images first: [I + T, I + T]."""
         rows = ((self.image_image, self.image_text), (self.text_image, self.text_text))
         return torch.cat([torch.cat(row, 1) for row in rows])
 
@@ -74,7 +74,7 @@ def matched(pairs: Pairs, k: int, chunk: int = 0) -> tuple[Matched, Matched]:
 
 
 def _matched(words: Tensor, word_mask: Tensor, patches: Tensor, patch_mask: Tensor, k: int) -> tuple[Matched, Matched]:
-    """Match images with some texts, and these texts with images."""
+    """Match images with some of the texts, and those texts with the images."""
     cosines = (words.flatten(0, 1) @ patches.flatten(0, 1).T).view(*words.shape[:2], *patches.shape[:2])
     cosines = cosines.masked_fill(~word_mask[:, :, None, None] | ~patch_mask, _NEVER)
     of_patches = cosines.max(1).values.transpose(0, 1)
@@ -96,14 +96,14 @@ def _summed_up(best: Tensor, mask: Tensor, k: int) -> Matched:
 
 @torch.no_grad()
 def nearest(scores: Tensor, share: float) -> Tensor:
-    """A mask of the τN highest values in each row of scores [from, N], at least one per row (equations 5 and 6)."""
+    """Return a mask of the τN highest values, at least one, in each row of scores [from, N] (equations 5 and 6)."""
     count = max(1, int(share * scores.shape[1]))
     highest = scores.topk(count, 1, sorted=False).indices
     return torch.zeros_like(scores, dtype=torch.bool).scatter_(1, highest, True)
 
 
 def closeness(cosines: Tensor) -> Tensor:
-    """e^(-‖a - b‖²) of unit vectors, from their cosines: equation 10, σ = 1."""
+    """Compute e^(-‖a - b‖²) of unit vectors from their cosines (equation 10 with σ = 1)."""
     return (2 * (cosines - 1)).exp()
 
 
@@ -152,7 +152,7 @@ def _connected(alike: Blocks, share: float) -> Blocks:
 
 
 def relevance_loss(pairs: Pairs, relevance: Blocks) -> Tensor:
-    """Equation 11: KL(softmax S ‖ softmax Sᵍ) of the learned relevance S and the embeddings' relevance Sᵍ.
+    """Compute equation 11: KL(softmax S ‖ softmax Sᵍ) of the learned relevance S and the embeddings' relevance Sᵍ.
 
     Averaged over images and over texts; returns this process's contribution to the sum of both. Sᵍ is the target and
     receives no gradient, and S passes none to the fragments, so only the two networks of equation 9 learn. The paper
@@ -165,6 +165,6 @@ def relevance_loss(pairs: Pairs, relevance: Blocks) -> Tensor:
 
 
 def _divergence(found: Tensor, expected: Tensor, own: slice) -> Tensor:
-    """KL(softmax(found) ‖ softmax(expected)), summed over own rows and divided by the number of all rows."""
+    """Compute KL(softmax(found) ‖ softmax(expected)), summed over own rows and divided by the number of all rows."""
     rows = expected[own, :].log_softmax(1), found[own, :].log_softmax(1)
     return F.kl_div(*rows, reduction="sum", log_target=True) / len(found)

@@ -8,7 +8,7 @@ from sightline.losses.precision import full
 
 
 def maxsim(words: Tensor, words_mask: Tensor, patches: Tensor, patches_mask: Tensor, chunk: int = 256) -> Tensor:
-    """[T, I], float32 even under autocast: each word's best cosine with a patch, summed over the words of a text.
+    """Sum each word's best cosine with a patch over the words of a text: [T, I], in float32 even under autocast.
 
     words: [T, n, dim] and patches: [I, m, dim], unit length; masks: [T, n] and [I, m], false for padding.
 

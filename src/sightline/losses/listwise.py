@@ -90,7 +90,7 @@ class Listwise(Loss):
     def _drawn(
         self, pairs: Pairs, own: Tensor, images: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Draw images [n, k] for own texts and texts [n, k] for their images, each with a mask of non-negatives."""
+        """Draw images [n, k] for own texts and texts [n, k] for their images, each with a mask of invalid draws."""
         negative, likely = pairs.negative, pairs.cosines() / self.temperature
         texts, count = len(negative), self.negatives
         for_images = uniform((texts, negative.shape[1]), generator, likely.device)
@@ -101,6 +101,6 @@ class Listwise(Loss):
 
 
 def _surprise(right: Tensor, wrong: Tensor, absent: Tensor) -> Tensor:
-    """The negative log-probability [n] of the right item [n] against the wrong ones [n * k] that are not `absent`."""
+    """Return the negative log-probability [n] of right items [n] against wrong ones [n * k] that are not `absent`."""
     present = wrong.view(absent.shape).masked_fill(absent, torch.finfo(wrong.dtype).min)
     return torch.cat([right[:, None], present], 1).logsumexp(1) - right

@@ -52,6 +52,7 @@ class MaskedFragments(Loss):
         "classes" (SMRC-kl): D is KL(c(v_k) ‖ g(h_k + z_0)). The paper's c is the class distribution of its detector;
         for features without classes, spherical k-means finds `classes` clusters of the fragments of some training
         images, and c(v) is the softmax of v's mean-centred cosines with these clusters, divided by `temperature`.
+    classes, temperature: the number of clusters and the temperature of their softmax, for target = "classes".
     fused: whether z_0 is added; if so, both sides must have the same width.
     share: the probability of hiding a fragment; at least one fragment of each image is hidden.
     chunk: encode this many images at a time, and again in the backward pass; 0 encodes all at once.
@@ -143,7 +144,7 @@ class MaskedFragments(Loss):
         return in_chunks(share, len(hidden), self.chunk, device)
 
     def _distance(self, features: Tensor, guess: Tensor) -> Tensor:
-        """D [n] of predictions [n, width or classes] from the features of the hidden fragments [n, width]."""
+        """Compute D [n] between predictions [n, width or classes] and the features [n, width] of hidden fragments."""
         if self.target == "features":
             return (features - guess).square().mean(1)
         with torch.autocast(features.device.type, enabled=False):

@@ -96,14 +96,16 @@ class MaskedWords(Loss):
         return in_chunks(share, len(tokens.ids), self.chunk, device)
 
     def _read(self, model: Retriever, tokens: Tokens, blank: Tensor, pairs: Pairs, positive: Tensor) -> Tensor:
-        """The outputs [texts, n, width] for masked texts, including what their images add."""
+        """Return the outputs [texts, n, width] for masked texts, including what their images add."""
         if isinstance(model, SingleStream):
             tower = model.transformer
             words = torch.where(blank[:, :, None], self.blank, tower.words(tokens.ids))
             image, image_mask = None, None
             if self.fused:
                 if pairs.images.states is None:
-                    raise ModelError("this model keeps too few fragments to read images", "Set fragments = 0.")
+                    raise ModelError(
+                        "this model keeps too few fragments for the text encoder to read", "Set fragments = 0."
+                    )
                 rows = positive.int().argmax(1)
                 image, image_mask = pairs.images.states.index_select(0, rows), pairs.images.mask[rows]
             return tower.read(words, tokens.mask, image, image_mask)[:, : tokens.ids.shape[1]]
@@ -111,11 +113,11 @@ class MaskedWords(Loss):
         return found + others_of(pairs.images, positive)[:, None] if self.fused else found
 
     def _surprise(self, words: Tensor, found: Tensor, right: Tensor) -> Tensor:
-        """Cross-entropy [n] of the right words [n] given vectors [n, width]."""
+        """Return the cross-entropy [n] of the right words [n] given vectors [n, width]."""
         logits = F.linear(self.guess(found), words, self.bias)
         return F.cross_entropy(full(logits), right, reduction="none")
 
 
 def _tower(model: Retriever) -> TextTower:
-    """The transformer that reads words."""
+    """Return the transformer that reads words."""
     return model.transformer if isinstance(model, SingleStream) else two_towers(model, "masked_words").text

@@ -23,9 +23,11 @@ def check_share(loss: str, share: float) -> float:
 
 
 def own_inputs(loss: str, pairs: Pairs) -> Inputs:
-    """The inputs of a batch; raises an error if it has none."""
+    """Return the inputs of a batch; raises an error if it has none."""
     if pairs.inputs is None:
-        raise ModelError(f"{loss} hides parts of texts and images, so it needs them", "Set inputs in Pairs.")
+        raise ModelError(
+            f"{loss} masks parts of the encoder inputs, but the batch does not include them", "Set inputs in Pairs."
+        )
     return pairs.inputs
 
 
@@ -54,8 +56,8 @@ class Masked(NamedTuple):
 def mask_words(there: Tensor, numbers: Tensor, share: float) -> Masked:
     """Choose words to predict, each with probability `share`; 80 % of these are blanked, 10 % swapped, 10 % kept.
 
-    If no word of a text is chosen, its first word is blanked. there: [texts, n], true for words; numbers: [texts, n],
-    uniform from 0 to 1. As in BERT, and in the code of paper 4.
+    If no word of a text is chosen, the first word is blanked. there: [texts, n], true for words; numbers: [texts, n],
+    uniform from 0 to 1. BERT and the code of paper 4 do the same.
 
     >>> mask_words(torch.tensor([[False, True, True]]), torch.tensor([[0.0, 0.9, 0.2]]), share=0.15).blank
     tensor([[False,  True, False]])
@@ -67,14 +69,14 @@ def mask_words(there: Tensor, numbers: Tensor, share: float) -> Masked:
 
 
 def others_of(side: EncodedTensors, positive: Tensor) -> Tensor:
-    """The [CLS] [items, width] of each item's partner: the first positive of each row of `positive` [items, others]."""
+    """The [CLS] [items, width] of each item's partner: the first positive in its row of `positive` [items, others]."""
     if side.pooled is None:
-        raise ModelError("this model has no [CLS] to add", "Set fused = false.")
+        raise ModelError("this model has no [CLS] vector to add", "Set fused = false.")
     return side.pooled.index_select(0, positive.int().argmax(1))
 
 
 def between_ends(mask: Tensor) -> Tensor:
-    """A mask of the words among tokens [texts, n]: all but padding and the first and last, which the tokenizer adds.
+    """Return a mask of the words among tokens [texts, n]: all but padding and the first and last tokens.
 
     >>> between_ends(torch.tensor([[True, True, True, True, False], [True, True, False, False, False]])).int().tolist()
     [[0, 1, 1, 0, 0], [0, 0, 0, 0, 0]]

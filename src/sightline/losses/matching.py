@@ -15,13 +15,13 @@ from sightline.models.retriever import Retriever
 
 
 def match_logits(pairs: Pairs, model: Retriever, texts: Tensor, images: Tensor, chunk: int = 0) -> Tensor:
-    """The matcher's logits [n], float32, for pairs of texts and images, given by their rows [n] in the batch.
+    """Return the matcher's logits [n], float32, for pairs of texts and images, given by their rows [n] in the batch.
 
     chunk: match this many pairs at a time, recomputed in the backward pass; 0 matches all at once.
     """
     text_states, image_states = pairs.texts.states, pairs.images.states
     if text_states is None or image_states is None:
-        raise ModelError("matching needs states to match, but this model has none", "Build it with a matcher.")
+        raise ModelError("the matching loss needs states, but this model has none", "Build it with a matcher.")
     if not len(texts):
         return full(text_states[:0].sum() + image_states[:0].sum()).expand(0)
 

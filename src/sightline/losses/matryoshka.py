@@ -15,10 +15,11 @@ class Matryoshka(Contrastive):
 
         L = mean over d in (dims and the whole) of InfoNCE( e[:d] / |e[:d]| )
 
-    So the first 128 of 512 dimensions are an embedding of their own, which `sightline export --dim 128` keeps.
+    The first 128 of 512 dimensions, for example, are then an embedding by themselves, which
+    `sightline export --dim 128` keeps.
 
     dims: the lengths to train besides the full one; each must be below the model's `embedding_dim`.
-    Other settings are those of `contrastive`; the temperature is shared.
+    temperature, learn_temperature, max_scale, label_smoothing: as in `contrastive`; all lengths share a temperature.
 
     Reads the embeddings of both sides. Distributed: as `contrastive`.
 
@@ -50,7 +51,7 @@ class Matryoshka(Contrastive):
         if max(self.dims) >= model.embedding_dim:
             raise ModelError(
                 f"matryoshka.dims goes up to {max(self.dims)}, but embeddings have {model.embedding_dim} dimensions",
-                "Use shorter ones.",
+                "Use smaller values.",
             )
 
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
@@ -68,7 +69,7 @@ class Matryoshka(Contrastive):
 
 
 def cosines(pairs: Pairs, dim: int) -> Tensor:
-    """[T, I], float32 even under autocast: cosine of the first `dim` dimensions of every text and every image."""
+    """The cosine of every text and image in their first `dim` dimensions: [T, I], in float32 even under autocast."""
     texts, images = pairs.texts.embedding, pairs.images.embedding
     with torch.autocast(texts.device.type, enabled=False):
         return F.normalize(texts[:, :dim].float(), dim=-1) @ F.normalize(images[:, :dim].float(), dim=-1).T

@@ -1,8 +1,8 @@
 """Drawing negatives at random.
 
 A draw looks up a uniform number in the cumulative weights of one row. The uniform numbers come from a generator
-that all processes share and are drawn for the whole batch, so a row gets the same negative whichever process owns it,
-and however many there are.
+that all processes share and are drawn for the whole batch, so a row gets the same negative whichever process owns it
+and however many processes there are.
 """
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def uniform(shape: tuple[int, ...], generator: torch.Generator, device: torch.device) -> Tensor:
-    """Random numbers in [0, 1), drawn on the generator's device so that they are the same for every device.
+    """Return random numbers in [0, 1), drawn on the generator's device so that they are the same for every device.
 
     They are copied to a GPU through pinned memory, so that the CPU does not wait.
     """
@@ -61,7 +61,7 @@ def draw_several(log_weights: Tensor, allowed: Tensor, numbers: Tensor, count: i
 
 
 def masked_softmax(log_weights: Tensor, allowed: Tensor) -> Tensor:
-    """Softmax of each row [..., rows, items] over the allowed items; zeros in a row without any."""
+    """Return the softmax of each row [..., rows, items] over the allowed items; zeros in a row without any."""
     lowest = torch.finfo(log_weights.dtype).min
     return log_weights.masked_fill(~allowed, lowest).softmax(-1) * allowed
 

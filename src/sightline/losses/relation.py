@@ -121,7 +121,7 @@ class Relation(Loss):
         return loss
 
     def _records(self, pairs: Pairs) -> bool:
-        """Whether the loss of a batch can be captured: on a GPU, without chunks, in a single process."""
+        """Return whether the loss of a batch can be captured: on a GPU, without chunks, in a single process."""
         alone = all(
             range(len(ids))[own] == range(len(ids))
             for ids, own in ((pairs.text_ids, pairs.own_texts), (pairs.image_ids, pairs.own_images))
@@ -130,7 +130,7 @@ class Relation(Loss):
         return pairs.text_ids.is_cuda and torch.is_grad_enabled() and alone and steady
 
     def loss_of(self, pairs: Pairs, numbers: Tensor) -> tuple[Tensor, Tensor]:
-        """The loss, and its components: L(v, u), L(v̄, u), L(v, ū), L(v̄, ū) and L_reg."""
+        """Return the loss, and its components: L(v, u), L(v̄, u), L(v, ū), L(v̄, ū) and L_reg."""
         graph = self.graph(pairs)
         stray = relevance_loss(pairs, graph.relevance)
         losses = self.triplet.of(self._cosines(pairs, graph), pairs, numbers)
@@ -139,9 +139,9 @@ class Relation(Loss):
         return (loss + self.regularisation * stray if self.regularisation else loss), parts
 
     def _cosines(self, pairs: Pairs, graph: BatchGraph) -> Tensor:
-        """Cosines of u with v, u with v̄, ū with v, and ū with v̄: [4, texts, images]."""
+        """Return the cosines of u with v, u with v̄, ū with v, and ū with v̄: [4, texts, images]."""
         if self.attention is None:
-            raise ModelError("relation does not know the embedding dimension", "Call fit(model) first.")
+            raise ModelError("the relation loss has not been fitted to a model", "Call fit(model) first.")
         images, texts = full(pairs.images.embedding), full(pairs.texts.embedding)
         counts = [len(images), len(texts)]
         enhanced = F.normalize(torch.cat(self.attention(images, texts, graph)), dim=-1)
@@ -151,13 +151,13 @@ class Relation(Loss):
 
 
 def _loss(relation: Relation, *tensors: Tensor) -> tuple[Tensor, Tensor]:
-    """The loss as a function of tensors, which can be captured."""
+    """Return the loss as a function of tensors, which can be captured."""
     *batch, numbers = tensors
     return relation.loss_of(_batch(*batch), numbers)
 
 
 def _tensors(pairs: Pairs) -> tuple[Tensor, ...]:
-    """The tensors of a batch that the loss reads, with padded texts."""
+    """Return the tensors of a batch that the loss reads, with padded texts."""
     texts, images = pairs.texts, pairs.images
     more = -texts.mask.shape[1] % _WORDS
     words, mask = F.pad(texts.fragments, (0, 0, 0, more)), F.pad(texts.mask, (0, more))

@@ -103,7 +103,7 @@ class Triplet(Loss):
         return uniform((2, *matrices, len(pairs.text_ids), 1), generator, pairs.text_ids.device)
 
     def of(self, cosines: Tensor, pairs: Pairs, numbers: Tensor) -> Tensor:
-        """The loss for the given cosines [..., texts, images]: one value for each matrix, [...].
+        """Return the loss for the given cosines [..., texts, images]: one value for each matrix, [...].
 
         On a GPU, several matrices at once take little longer than one.
         """
@@ -120,7 +120,7 @@ class Triplet(Loss):
         return both if self.reduction == "sum" else both / positive.sum().clamp(min=1)
 
     def _violations(self, cosines: Tensor, positive: Tensor, negative: Tensor, numbers: Tensor, dim: int) -> Tensor:
-        """One direction, [..., anchors, items], summed over positive pairs; `numbers`: the random number for each."""
+        """Compute one direction, [..., anchors, items], summed over positive pairs; numbers: a random number each."""
         if self.negatives == "distance":
             log_weights = inverse_density(cosines.detach(), dim, self.nearest)
             allowed = negative & (cosines.detach() > 1 - self.farthest**2 / 2)
@@ -130,7 +130,7 @@ class Triplet(Loss):
 
 
 def hardest(cosines: Tensor, positive: Tensor, negative: Tensor, margin: float) -> Tensor:
-    """One direction of equation 2, summed over positive pairs, each against its anchor's closest negative.
+    """Return one direction of equation 2, summed over positive pairs, each against its anchor's closest negative.
 
     cosines: [..., anchors, items]; positive, negative: [anchors, items]; returns [...]. Anchors without positives or
     without negatives contribute nothing.
@@ -169,6 +169,6 @@ def _over_pairs(terms: Tensor, counted: Tensor) -> Tensor:
 
 
 def _terms(cosines: Tensor, positive: Tensor, negative: Tensor, margin: float) -> Tensor:
-    """[..., positive pairs, items]: the term of each pair against each negative of its anchor, zero elsewhere."""
+    """Compute the term of each positive pair with each negative of its anchor: [..., pairs, items], zero elsewhere."""
     anchor, item = positive.nonzero(as_tuple=True)
     return F.relu(cosines[..., anchor, :] - cosines[..., anchor, item, None] + margin) * negative[anchor]

@@ -34,7 +34,7 @@ class StrictMember(tarfile.TarInfo):
 
 
 def images_in(file: BinaryIO, name: str) -> Iterator[ArchiveMember]:
-    """Every image in an archive, in order, recognised by its suffix; reads only the headers.
+    """Yield every image in an archive, in order, recognised by its suffix; reads only the headers.
 
     name: the archive's name in errors. A damaged or truncated archive raises a `MediaError` at the damaged part.
     """
@@ -52,7 +52,7 @@ def images_in(file: BinaryIO, name: str) -> Iterator[ArchiveMember]:
 
 
 def _below(name: str) -> str:
-    """A member's name as a path inside the archive, even if the name begins with `/` or contains `..`."""
+    """Return a member's name as a path inside the archive, even if the name begins with `/` or contains `..`."""
     names = [part for part in name.split("/") if part not in ("", ".")]
     return "/".join("_" if part == ".." else part for part in names)
 

@@ -8,7 +8,7 @@ _LONGEST = 80  # maximum length of a value, in characters
 
 
 def camera_facts(exif: Image.Exif) -> dict[str, str]:
-    """Camera, lens, exposure, aperture, ISO and focal length, in the usual notation; unknown values are left out."""
+    """Return camera, lens, exposure, aperture, ISO and focal length as text; unknown values are left out."""
     try:
         details: dict[int, Any] = dict(exif.get_ifd(ExifTags.IFD.Exif))
         make, model = _text(exif.get(ExifTags.Base.Make)), _text(exif.get(ExifTags.Base.Model))

@@ -68,7 +68,7 @@ def _from_deep_gray(image: Image.Image) -> Image.Image:
 
 
 def _bits(image: Image.Image) -> int:
-    """The number of bits in use; 12-bit TIFF files, as scanners write them, are read as 16 bits without scaling."""
+    """Return the number of bits in use; 12-bit TIFF files from scanners are read as 16 bits without scaling."""
     bits: int = getattr(image, "tag_v2", {}).get(ExifTags.Base.BitsPerSample, (16,))[0]
     return bits
 

@@ -107,7 +107,7 @@ def _read_answer(file: int, seconds: float, check: Callable[[], None]) -> tuple[
             line, _, rest = bytes(received).partition(b"\n")
             header, received = json.loads(line), bytearray(rest)
             if not 0 <= header["bytes"] <= _LARGEST_ANSWER:
-                raise ValueError(f"an answer of {header['bytes']} bytes")
+                raise ValueError(f"the decoder announced an answer of {header['bytes']} bytes")
     return header, bytes(received)
 
 

@@ -70,7 +70,7 @@ def write_message(stream: IO[bytes], header: dict[str, Any], data: bytes) -> Non
 
 
 def estimated_bytes(header: ImageHeader, at_least: int | None) -> int:
-    """An upper bound on the memory needed to decode an image, from its header.
+    """Return an upper bound on the memory needed to decode an image, from its header.
 
     A JPEG can be decoded at as little as 1/8 of its size, as long as its short side keeps `at_least` pixels; decoding a
     progressive JPEG takes memory for all its coefficients. Other formats are decoded at full size and copied, more than
@@ -126,7 +126,7 @@ def _moments(header: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 
 def _frame(header: dict[str, Any]) -> bytes:
-    """A frame of the video at the requested path, as a JPEG."""
+    """Return a frame of the video at the requested path, as a JPEG."""
     image = frame_at(Path(header["path"]), header["name"], header["at"], max_pixels=header["max_pixels"])
     return image_to_jpeg(image, header["name"], header["quality"], header["side"])
 

@@ -25,7 +25,7 @@ _RAN_OUT = (
 
 
 def diagnose(name: str, kind: FileType, data: bytes, error: Exception, max_pixels: int) -> MediaError:
-    """The error for an image whose decoder raised `error`."""
+    """Return the error for an image whose decoder raised `error`."""
     said = str(error) or type(error).__name__
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
         return too_many_pixels(name, said, max_pixels)
@@ -34,7 +34,7 @@ def diagnose(name: str, kind: FileType, data: bytes, error: Exception, max_pixel
     if _ran_out(data, error, said):
         return MediaError(name, f"is {kind.says} that is truncated after {len(data):,} bytes ({said})", COPY_AGAIN)
     return MediaError(
-        name, f"is {kind.says} that is broken or of an unsupported variant ({said})", f"{COPY_AGAIN} {CONVERT}"
+        name, f"is {kind.says} that is damaged or of an unsupported type ({said})", f"{COPY_AGAIN} {CONVERT}"
     )
 
 
@@ -45,7 +45,7 @@ def _ran_out(data: bytes, error: Exception, said: str) -> bool:
 
 
 def _promised_length(data: bytes) -> int:
-    """The length that a WebP, HEIC or AVIF file declares; their decoders seldom report truncation."""
+    """Return the length that a WebP, HEIC or AVIF file declares; their decoders seldom report truncation."""
     if data.startswith(b"RIFF"):
         return 8 + int.from_bytes(data[4:8], "little")
     end = 0
@@ -63,7 +63,7 @@ _WITHOUT_LENGTH = frozenset({0x01, *range(0xD0, 0xD9)})
 
 
 def is_cut_off(kind: str, data: bytes) -> bool:
-    """Whether an image of this Pillow format lacks its end marker."""
+    """Return whether an image of this Pillow format lacks its end marker."""
     if kind in ("JPEG", "MPO"):
         return _jpeg_lacks_its_end(data)
     return kind == "JPEG2000" and _JPEG_END not in data

@@ -96,7 +96,7 @@ _MARKUP: tuple[tuple[bytes, str], ...] = (
 
 
 def detect_type(data: bytes) -> FileType:
-    """The type of the file that begins with these bytes; a JPEG named .png is a JPEG."""
+    """Return the type of the file that begins with these bytes; a JPEG named .png is a JPEG."""
     if data[:4] == b"RIFF" and len(data) >= 12:
         return _WEBP if data[8:12] == b"WEBP" else FileType("a RIFF sound or video file")
     if data[4:8] == b"ftyp":

@@ -43,7 +43,7 @@ class FramedImage:
         return cls(image, image.size, (0, 0, *image.size))
 
     def upright(self, orientation: int) -> "FramedImage":
-        """Rotate or mirror the pixels and the box as an EXIF orientation says."""
+        """Rotate or mirror the pixels and the box according to an EXIF orientation."""
         if orientation not in _TURNS:
             return self
         image = self.image.transpose(_TURNS[orientation])

@@ -48,12 +48,12 @@ class IgnoreRules:
 
     @classmethod
     def default(cls, folder: Path) -> "IgnoreRules":
-        """The default rules, followed by those in the rule file of `folder`."""
+        """Return the default rules, followed by those in the rule file of `folder`."""
         own = tuple((os.fspath(folder), rule) for rule in parse_rules(DEFAULT_RULES))
         return cls(own).entered(folder)
 
     def entered(self, folder: Path) -> "IgnoreRules":
-        """The rules inside a subfolder, including those of its own rule file."""
+        """Return the rules inside a subfolder, including those of its own rule file."""
         try:
             text = read_regular(folder / IGNORE_FILE, _LARGEST).decode("utf-8", "replace")
         except (OSError, ValueError):
@@ -61,7 +61,7 @@ class IgnoreRules:
         return IgnoreRules((*self.rules, *((os.fspath(folder), rule) for rule in parse_rules(text))))
 
     def ignores(self, path: str, is_folder: bool) -> bool:
-        """Whether to ignore a path, which must be inside the folder of every rule."""
+        """Return whether to ignore a path, which must be inside the folder of every rule."""
         for folder, rule in reversed(self.rules):
             if rule.folders_only and not is_folder:
                 continue

@@ -45,7 +45,9 @@ def _from_array(array: npt.NDArray[Any]) -> Image.Image:
     is_grey, is_colour = array.ndim == 2, array.ndim == 3 and array.shape[-1] in (3, 4)
     if array.dtype != np.uint8 or not (is_grey or is_colour) or not array.size:
         raise MediaError(
-            "the image", f"is an array of {array.dtype} {list(array.shape)}", "Pass uint8 [height, width, 3]."
+            "the image",
+            f"is an array of type {array.dtype} and shape {list(array.shape)}",
+            "Pass uint8 [height, width, 3].",
         )
     return Image.fromarray(array)
 

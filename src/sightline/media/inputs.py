@@ -48,7 +48,7 @@ def split_padding(batch: Float32Array) -> tuple[Float32Array, npt.NDArray[np.boo
 
 
 def blank(wanted: ImageInput) -> Float32Array:
-    """A batch of one empty input."""
+    """Return a batch of one empty input."""
     if isinstance(wanted, RegionConfig):
         return np.zeros((1, 1, wanted.width), dtype=np.float32)
     return np.zeros((1, 3, wanted.size, wanted.size), dtype=np.float32)

@@ -33,7 +33,7 @@ def check_pixels(name: str, size: tuple[int, int], max_pixels: int) -> None:
 
 
 def too_many_pixels(name: str, amount: str, max_pixels: int) -> MediaError:
-    """The error for an image above the limit."""
+    """Return the error for an image above the limit."""
     reason = f"has too many pixels: {amount}, but only {max_pixels:,} are allowed"
     return MediaError(name, reason, "Save it smaller, or raise max_pixels if you trust its source.")
 
@@ -46,10 +46,10 @@ def check_scans(name: str, data: bytes) -> None:
 
 
 def _has_one_scan(data: bytes) -> bool:
-    """Whether the first scan of a JPEG has all components of all pixels: decoders read no further.
+    """Return whether the first scan of a JPEG is complete, so that decoders read no further.
 
-    Nearly all photos are such files, and the segments before that scan are quick to skip. Anything unusual among those
-    segments makes the answer no, because a decoder might interpret it differently.
+    Nearly all photos are such files, and the segments before that scan are quick to skip. If there is anything unusual
+    among those segments, the result is False, because a decoder might interpret it differently.
     """
     at, components = 2, -1
     while data[at : at + 1] == b"\xff" and len(data) > at + 9:
@@ -65,7 +65,7 @@ def _has_one_scan(data: bytes) -> bool:
 
 
 def _scans(data: bytes) -> int:
-    """The number of scans of the first image in a JPEG file; counting stops just above the limit."""
+    """Return the number of scans of the first image in a JPEG file; counting stops just above the limit."""
     count, at = 0, 2
     while count <= MAX_SCANS and (found := _NEXT_MARKER.search(data, at)):
         marker, at = data[found.start() + 1], found.end()
@@ -77,14 +77,14 @@ def _scans(data: bytes) -> int:
 
 
 def decoded_bytes(mode: str, size: tuple[int, int]) -> int:
-    """The memory that Pillow needs to decode an image of this mode and size and to convert it to RGB."""
+    """Return the memory that Pillow needs to decode an image of this mode and size and to convert it to RGB."""
     width, height = size
     copies = 0 if mode == "RGB" else 4
     return width * height * (_BYTES.get(mode, 4) + copies)
 
 
 def pillow_would_warn(size: tuple[int, int]) -> bool:
-    """Whether an image is large enough for Pillow to warn about it while loading."""
+    """Return whether an image is large enough for Pillow to warn about it while loading."""
     return Image.MAX_IMAGE_PIXELS is not None and size[0] * size[1] > Image.MAX_IMAGE_PIXELS
 
 
@@ -97,7 +97,7 @@ def warnings_ignored() -> Iterator[None]:
 
 
 def gif_size(data: bytes) -> tuple[int, int]:
-    """The size of a GIF's canvas, enlarged to include the first frame, which may extend beyond the canvas.
+    """Return the size of a GIF's canvas, enlarged to include the first frame, which may extend beyond the canvas.
 
     Pillow computes this size only while opening the file, and would warn about it before the caller can check it.
     """

@@ -23,7 +23,7 @@ class ByteBudget:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Release, at the end of the block, what this thread reserved in it; nested scopes have no effect."""
+        """Release what this thread reserved in the block when the block ends; nested scopes have no effect."""
         if getattr(self._own, "reserved", None) is not None:
             yield
             return
@@ -55,7 +55,7 @@ decoding = ByteBudget(DECODING_BYTES)
 
 @cache
 def _trim() -> Callable[[int], int] | None:
-    """The C library's function that returns free memory to the system; only glibc has one."""
+    """Return the C library's function that returns free memory to the system; only glibc has one."""
     try:
         trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError, TypeError):

@@ -27,12 +27,12 @@ class TextLine(NamedTuple):
 
 
 def is_installed() -> bool:
-    """Whether the packages of the extra `ocr` are installed."""
+    """Return whether the packages of the extra `ocr` are installed."""
     return all(find_spec(name) for name in ("rapidocr_onnxruntime", "cv2"))
 
 
 def read_lines(image: Image.Image) -> list[TextLine]:
-    """The lines of text in an RGB image, from top to bottom; empty if it has none."""
+    """Return the lines of text in an RGB image, from top to bottom; empty if it has none."""
     small = image.copy()
     small.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE))
     found, _ = _reader()(np.asarray(small)[:, :, ::-1].copy())
@@ -45,10 +45,10 @@ def read_lines(image: Image.Image) -> list[TextLine]:
 
 
 def parse_lines(data: Iterable[Any]) -> list[TextLine]:
-    """Lines from JSON; raises a ValueError or TypeError if they are malformed."""
+    """Parse lines from JSON; raises a ValueError or TypeError if they are malformed."""
     lines = [TextLine(str(text), tuple((float(x), float(y)) for x, y in corners)) for text, corners in data]
     if any(len(line.corners) != 4 for line in lines):
-        raise ValueError("a line has four corners")
+        raise ValueError("a line of text must have four corners")
     return lines
 
 
@@ -58,7 +58,7 @@ def _share(place: float, side: int) -> float:
 
 @cache
 def _reader() -> Any:
-    """The detector and recogniser; they use a single thread, because searches run at the same time."""
+    """Return the detector and recogniser; they use a single thread, because searches run at the same time."""
     try:
         from rapidocr_onnxruntime import RapidOCR
     except ImportError as error:  # opencv-python also raises it on machines without a display

@@ -112,7 +112,7 @@ def _bytes_of(source: ImageSource) -> bytes:
 
 
 def _pillow_bytes(name: str, data: bytes, max_pixels: int) -> tuple[bytes, FileType]:
-    """The bytes for Pillow to decode, and their type: for a RAW photo, its preview; otherwise the file itself."""
+    """Return the bytes for Pillow to decode, and their type: the preview of a RAW photo, or the file itself."""
     kind = detect_type(data)
     if kind is RAW:
         data = preview(name, data, max_pixels)
@@ -121,9 +121,9 @@ def _pillow_bytes(name: str, data: bytes, max_pixels: int) -> tuple[bytes, FileT
 
 
 def _decoder(name: str, kind: FileType) -> _Decoder:
-    """The Pillow plugin for a file type, imported only when needed."""
+    """Return the Pillow plugin for a file type, imported only when needed."""
     if kind.decoder is None:
-        raise MediaError(name, f"is not an image that can be opened: it looks like {kind.says}", CONVERT)
+        raise MediaError(name, f"cannot be opened as an image: it looks like {kind.says}", CONVERT)
     try:
         plugin = import_module(kind.plugin or "")
         if kind.decoder == "HEIF":
@@ -166,7 +166,7 @@ def _quiet_if_huge(size: tuple[int, int]) -> AbstractContextManager[None]:
 
 
 def _exif(image: Image.Image) -> Image.Exif:
-    """The EXIF data of a loaded image; empty if broken. PNG may store it at the end, and Pillow rotates TIFF itself."""
+    """Return the EXIF data of a loaded image, which PNG may store at the end; empty if broken."""
     try:
         return image.getexif()
     except Warning:
@@ -176,7 +176,7 @@ def _exif(image: Image.Image) -> Image.Exif:
 
 
 def _orientation(exif: Image.Exif) -> int:
-    """The EXIF orientation."""
+    """Return the EXIF orientation."""
     try:
         orientation = exif.get(ExifTags.Base.Orientation)
     except Warning:

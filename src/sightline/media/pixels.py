@@ -110,7 +110,7 @@ def _fit(framed: FramedImage, preprocess: Preprocess) -> npt.NDArray[np.uint8]:
 
 
 def _middle(sides: tuple[int, int], preprocess: Preprocess) -> Box:
-    """The box of the original image that becomes the centre crop after resizing the short side.
+    """Return the box of the original image that becomes the centre crop after resizing the short side.
 
     The long side is truncated to whole pixels and the margin rounded half to even, as in torchvision.
     """
@@ -147,7 +147,7 @@ def normalise(pixels: npt.NDArray[np.uint8], preprocess: Preprocess) -> npt.NDAr
 
 @lru_cache(maxsize=32)
 def _scale_and_offset(mean: Colour, std: Colour) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """`(pixel / 255 - mean) / std` as one multiplication and one addition: two arrays [3, 1, 1]."""
+    """Express `(pixel / 255 - mean) / std` as one multiplication and one addition: two arrays [3, 1, 1]."""
     scale = np.array([1 / (255 * s) for s in std], dtype=np.float32)
     offset = np.array([-m / s for m, s in zip(mean, std, strict=True)], dtype=np.float32)
     return scale.reshape(3, 1, 1), offset.reshape(3, 1, 1)
@@ -177,7 +177,7 @@ def framed_to_pixels(framed: FramedImage, preprocess: Preprocess) -> npt.NDArray
 
 
 def is_blank(framed: FramedImage) -> bool:
-    """Whether an open image is blank: tiny, or nearly the same colour everywhere."""
+    """Return whether an open image is blank: tiny, or nearly the same colour everywhere."""
     if min(framed.sides) < _TINY:
         return True
     small = np.asarray(framed.image.resize((_COARSE, _COARSE), Image.Resampling.BOX, box=framed.box), dtype=np.int16)

@@ -17,12 +17,12 @@ _ORIENTATIONS = {3: 3, 5: 8, 6: 6}  # from LibRaw's orientation codes to those o
 
 
 def is_installed() -> bool:
-    """Whether the package of the extra `raw` is installed."""
+    """Return whether the package of the extra `raw` is installed."""
     return find_spec("rawpy") is not None
 
 
 def preview(name: str, data: bytes, max_pixels: int) -> bytes:
-    """A RAW photo as a JPEG with the same orientation in its EXIF data."""
+    """Return a RAW photo as a JPEG with the same orientation in its EXIF data."""
     try:
         import rawpy
     except ImportError as error:
@@ -33,12 +33,12 @@ def preview(name: str, data: bytes, max_pixels: int) -> bytes:
     except (rawpy.LibRawError, ValueError, MemoryError) as error:
         said = error.args[0] if error.args else type(error).__name__
         said = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
-        reason = f"is a RAW photo that is broken or of an unsupported variant ({said})"
+        reason = f"is a RAW photo that is damaged or of an unsupported type ({said})"
         raise MediaError(name, reason, "Save it as JPEG or DNG, or leave it out.") from error
 
 
 def camera_exif(data: bytes, preview: Image.Exif) -> Image.Exif:
-    """The EXIF data of a RAW photo: its own if it is a kind of TIFF, or else that of its preview."""
+    """Return the EXIF data of a RAW photo: its own if it is a kind of TIFF, or else that of its preview."""
     exif = Image.Exif()
     try:
         exif.load(data)
@@ -53,7 +53,7 @@ def camera_exif(data: bytes, preview: Image.Exif) -> Image.Exif:
 
 
 def _embedded(rawpy: Any, raw: Any) -> bytes | None:
-    """The embedded preview; None if there is none of a useful size."""
+    """Return the embedded preview; None if there is none of a useful size."""
     try:
         found = raw.extract_thumb()
         if found.format == rawpy.ThumbFormat.JPEG:

@@ -36,9 +36,9 @@ class RegionConfig:
 
     def __post_init__(self) -> None:
         if self.feature_dim < 1:
-            raise ModelError(f"feature_dim is {self.feature_dim}", "Use a number of at least 1.")
+            raise ModelError(f"feature_dim cannot be {self.feature_dim}", "Use a number of at least 1.")
         if self.box_dim not in BOX_DIMS:
-            raise ModelError(f"box_dim is {self.box_dim}", "Use 6, 7, or 0 for no boxes.")
+            raise ModelError(f"box_dim cannot be {self.box_dim}", "Use 6, 7, or 0 for no boxes.")
 
     @property
     def width(self) -> int:
@@ -92,5 +92,5 @@ def _array(source: ImageSource) -> Float32Array:
     except (ValueError, EOFError, OSError) as error:
         raise MediaError(source.name, f"is a damaged array: {error}", "Create it again.") from error
     if array.ndim != 2 or array.dtype != np.float32 or not len(array) or not np.isfinite(array).all():
-        raise MediaError(source.name, f"is an array {array.shape} of {array.dtype}, not regions")
+        raise MediaError(source.name, f"is an array of shape {array.shape} and type {array.dtype}, not regions")
     return array  # type: ignore[no-any-return]

@@ -108,7 +108,7 @@ def _patiently(url: str, ask: Callable[[], _Answer]) -> _Answer:
             if lasting or isinstance(error, ValueError) or failures == _TRIES:
                 raise MediaError(url, f"cannot be read: {error}", "Check the URL and the network.") from error
             time.sleep(_PAUSE * 2 ** (failures - 1))
-    raise AssertionError("the last failure raises")
+    raise AssertionError("unreachable: the last failure raises an error")
 
 
 def _head(url: str) -> RemoteInfo:
@@ -143,7 +143,7 @@ def _cat(url: str, offset: int, size: int | None) -> bytes:
 
 
 def _storage(url: str) -> tuple[Any, str]:
-    """The fsspec file system for a URL, and the path within it."""
+    """Return the fsspec file system for a URL, and the path within it."""
     try:
         from fsspec.core import url_to_fs
 
@@ -159,5 +159,5 @@ def _storage(url: str) -> tuple[Any, str]:
 
 
 def _number(version: object) -> int:
-    """A 62-bit number that identifies a version."""
+    """Return a 62-bit number that identifies a version."""
     return int.from_bytes(hashlib.blake2b(str(version).encode(), digest_size=8).digest()) >> 2

@@ -22,7 +22,7 @@ def find_images(
     ignore: IgnoreRules | None = None,
     other: Callable[[Path], None] | None = None,
 ) -> Iterator[Path]:
-    """Every image under `folder`, recognised by its suffix, in sorted order.
+    """Return every image under `folder`, recognised by its suffix, in sorted order.
 
     suffixes: the suffixes of files to find, in lower case.
     ignore: rules for what to leave out, extended by rule files in subfolders; by default none.
@@ -76,7 +76,7 @@ def _walk(
 
 
 def _identity(folder: Path) -> _Identity:
-    """A folder's device and inode, which are the same for every path that leads to it."""
+    """Return a folder's device and inode, which are the same for every path that leads to it."""
     stat = folder.stat()
     return stat.st_dev, stat.st_ino
 

@@ -117,7 +117,7 @@ def open_regular(path: Path) -> IO[bytes]:
 
 
 def unreadable(name: str, error: OSError | ValueError) -> MediaError:
-    """The error for a file that cannot be read."""
+    """Return the error for a file that cannot be read."""
     if isinstance(error, FileNotFoundError):
         return MediaError(name, "no such file", "Check the path; the file may have been moved or deleted.")
     if isinstance(error, PermissionError):

@@ -10,7 +10,7 @@ _MOST_DIRECTORIES, _MOST_TAGS = 32, 512
 
 
 def is_raw(data: bytes) -> bool:
-    """Whether a TIFF file contains a camera's sensor data; the beginning of the file is enough to tell."""
+    """Return whether a TIFF file contains a camera's sensor data; the beginning of the file is enough to tell."""
     if data[8:10] == b"CR":
         return True
     try:
@@ -23,7 +23,7 @@ def is_raw(data: bytes) -> bool:
 
 
 def _tags(data: bytes, order: str) -> Iterator[tuple[int, list[int]]]:
-    """The tags of all directories, each with its integer values; nested directories come after their parents."""
+    """Yield the tags of all directories, each with its integer values; nested directories come after their parents."""
     waiting, seen = [struct.unpack_from(f"{order}I", data, 4)[0]], set[int]()
     while waiting and len(seen) < _MOST_DIRECTORIES:
         place = waiting.pop(0)
@@ -40,7 +40,7 @@ def _tags(data: bytes, order: str) -> Iterator[tuple[int, list[int]]]:
 
 
 def _numbers(data: bytes, order: str, at: int, kind: int, count: int) -> list[int]:
-    """The first integer values of a tag; empty if its values are of another type."""
+    """Return the first integer values of a tag; empty if its values are of another type."""
     if kind not in (_SHORT, _LONG, _INNER_OFFSET):
         return []
     form, size = ("H", 2) if kind == _SHORT else ("I", 4)

@@ -67,7 +67,7 @@ class _Candidate(NamedTuple):
 
 
 def is_installed() -> bool:
-    """Whether the package of the extra `video` is installed."""
+    """Return whether the package of the extra `video` is installed."""
     return find_spec("av") is not None
 
 
@@ -91,7 +91,7 @@ def read_moments(
             frames = video.in_order(max(step, 2 * _SHORTEST_STEP), deadline, keys=False)
             found = [_candidate(video, frame, preprocess) for frame in frames] or found
         if not found:
-            raise MediaError(name, "is a video without any frame that can be decoded", COPY_AGAIN)
+            raise MediaError(name, "is a video in which no frame can be decoded", COPY_AGAIN)
         chosen = choose(
             [one.seconds for one in found], np.stack([one.grey for one in found]), [one.is_blank for one in found],
             MOST_MOMENTS,
@@ -106,7 +106,7 @@ def read_moments(
 
 
 def frame_at(path: Path, name: str, seconds: float, *, max_pixels: int) -> Image.Image:
-    """The frame that a video shows at a given time in seconds, upright."""
+    """Return the frame that a video shows at a given time in seconds, upright."""
     with _opened(path, name, max_pixels) as video:
         video.seek(seconds)
         last = None
@@ -114,7 +114,7 @@ def frame_at(path: Path, name: str, seconds: float, *, max_pixels: int) -> Image
             if video.seconds_of(last) >= seconds - 0.02:
                 break
         if last is None:
-            raise MediaError(name, f"is a video without a frame at {seconds:g} s", COPY_AGAIN)
+            raise MediaError(name, f"is a video that has no frame at {seconds:g} s", COPY_AGAIN)
         return video.image(last, None)
 
 
@@ -134,7 +134,7 @@ class _Video:
         self._sides: tuple[int, int] | None = None
 
     def facts(self, duration: float) -> VideoFacts:
-        """The properties of the video; its width and height are known only after a frame has been decoded."""
+        """Return the properties of the video; its width and height are known only after a frame has been decoded."""
         width, height = self._sides or (0, 0)
         noted = {**self._stream.metadata, **self._container.metadata}
         taken = next(filter(None, (_taken(noted.get(key, "")) for key in _TIMES)), None)
@@ -208,11 +208,11 @@ class _Video:
             return
 
     def seconds_of(self, frame: Any) -> float:
-        """Seconds from the beginning of the video to a frame."""
+        """Return the seconds from the beginning of the video to a frame."""
         return 0.0 if frame.time is None else max(0.0, float(frame.time) - self._start)
 
     def image(self, frame: Any, short: int | None) -> Image.Image:
-        """A frame in RGB, upright and with square pixels; its short side is reduced to `short` if that is smaller."""
+        """Return a frame in RGB, upright, with square pixels and a short side of at most `short`."""
         ratio = float(self._stream.sample_aspect_ratio or 1)
         width, height = max(1, round(frame.width * (ratio if 0.1 < ratio < 10 else 1))), frame.height
         turned = round((frame.rotation or 0) / 90) % 4
@@ -241,16 +241,14 @@ def _opened(path: Path, name: str, max_pixels: int) -> Iterator[_Video]:
             ) as container:
                 streams = [one for one in container.streams.video if "attached_pic" not in str(one.disposition).lower()]
                 if not streams:
-                    raise MediaError(name, "is a video file without a video in it", "Leave it out.")
+                    raise MediaError(name, "is a video file without a video track", "Leave it out.")
                 stream = streams[0]
                 check_pixels(name, (stream.codec_context.width, stream.codec_context.height), max_pixels)
                 stream.codec_context.thread_count = 1
                 yield _Video(container, stream, name, max_pixels)
     except (av.FFmpegError, OSError, ValueError, EOFError, MemoryError) as error:
         said = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise MediaError(
-            name, f"is a video that is broken or of an unsupported variant ({said})", COPY_AGAIN
-        ) from error
+        raise MediaError(name, f"is a video that is damaged or of an unsupported type ({said})", COPY_AGAIN) from error
 
 
 def _candidate(video: _Video, frame: Any, preprocess: Preprocess) -> _Candidate:
@@ -260,7 +258,7 @@ def _candidate(video: _Video, frame: Any, preprocess: Preprocess) -> _Candidate:
 
 
 def _taken(noted: str) -> str | None:
-    """A recording time in ISO 8601. Most cameras write it in UTC, which is converted to this machine's time zone.
+    """Return a recording time in ISO 8601; times in UTC, as most cameras write, are converted to the local zone.
 
     >>> _taken("2023-08-01T14:30:00+0200"), _taken("1904-01-01T00:00:00.000000Z"), _taken("soon")
     ('2023-08-01T14:30:00+02:00', None, None)

@@ -29,7 +29,7 @@ _BEGINNINGS = (
 
 
 def video_type(head: bytes) -> VideoType | None:
-    r"""The container of the file that begins with these bytes; None if it is unknown.
+    r"""Return the container of the file that begins with these bytes; None if it is unknown.
 
     >>> video_type(b"\0\0\0\x18ftypqt  ")
     VideoType(demuxer='mov', content_type='video/mp4')

@@ -64,7 +64,7 @@ class AlignedMatcher(nn.Module):
         self.scale = nn.Parameter(torch.tensor(14.0))
 
     def compare(self, text: Tensor, image: Tensor, image_mask: Tensor) -> Tensor:
-        """Comparisons [batch, words, hidden] of words [batch, words, hidden] with an image [batch, n, hidden]."""
+        """Compare words [batch, words, hidden] with an image [batch, n, hidden]: [batch, words, hidden]."""
         cosines, hidden_image = self.cosines(text, image, image_mask), ~image_mask[:, None, None, :]
         attention = (cosines * self.sharpness).masked_fill(hidden_image, torch.finfo(cosines.dtype).min).softmax(-1)
         attended = (attention @ self._split(self.value(image))).transpose(1, 2).flatten(2)
@@ -75,17 +75,17 @@ class AlignedMatcher(nn.Module):
         return self.norm(read + self.from_cosine(best * 4))  # type: ignore[no-any-return]
 
     def cosines(self, text: Tensor, image: Tensor, image_mask: Tensor) -> Tensor:
-        """Cosines [batch, heads, words, n] of words with the parts of an image; -1 for hidden parts."""
+        """Return the cosines [batch, heads, words, n] of words with the parts of an image; -1 for hidden parts."""
         query, key = (F.normalize(self._split(part), dim=-1) for part in (self.query(text), self.key(image)))
         return (query @ key.transpose(-1, -2)).masked_fill(~image_mask[:, None, None, :], -1.0)
 
     def logits(self, read: Tensor, text_mask: Tensor) -> Tensor:
-        """Logits [batch] from comparisons that the text tower's layers have read, [batch, words, hidden]."""
+        """Return the logits [batch] from comparisons that the text tower's layers have read, [batch, words, hidden]."""
         both = torch.cat([read[:, 0], masked_mean(read, text_mask)], -1)
         return self.score(F.gelu(self.dense(both))).squeeze(-1)  # type: ignore[no-any-return]
 
     def similarity(self, text: Tensor, text_mask: Tensor, image: Tensor, image_mask: Tensor) -> Tensor:
-        """Scaled cosine [batch] of the mean states of texts [batch, words, hidden] and of images [batch, n, hidden]."""
+        """Return the scaled cosine [batch] of the mean states of texts and images, both [batch, n, hidden]."""
         means = (masked_mean(text, text_mask), masked_mean(image, image_mask))
         return self.scale * F.cosine_similarity(*means)
 

@@ -104,7 +104,7 @@ def load(folder: str | Path, add: Mapping[str, Any] | None = None) -> tuple[AnyR
         raise ModelError(f"{path}: not a checkpoint in format {FORMAT}", "Update Sightline, or train the model again.")
     if description["kind"] == published_checkpoint.KIND:
         if add:
-            raise ModelError(f"{folder}: a published model, to which nothing can be added", "Leave out model.add.")
+            raise ModelError(f"{folder}: is a published model, to which nothing can be added", "Leave out model.add.")
         return published_checkpoint.load(folder, description)
     model, shape = KINDS[description["kind"]]
     if add:
@@ -128,7 +128,7 @@ def load(folder: str | Path, add: Mapping[str, Any] | None = None) -> tuple[AnyR
 
 
 def _not_one(folder: Path) -> ModelError:
-    """The error for a folder that is not a checkpoint; suggests the folder that was probably meant."""
+    """Return the error for a folder that is not a checkpoint; suggests the folder that was probably meant."""
     if not folder.is_dir():
         return ModelError(f"{folder}: no such folder", "Use the folder of a checkpoint, such as runs/NAME/best.")
     best = folder / BEST_FOLDER
@@ -164,13 +164,13 @@ def _load_heads(retriever: torch.nn.Module, path: Path, new: tuple[str, ...] = (
     if wanted != heads.keys():
         lacking, surplus = sorted(wanted - heads.keys()), sorted(heads.keys() - wanted)
         raise ModelError(
-            f"{path}: does not fit the model: lacks {lacking or 'nothing'}, has unknown {surplus or 'nothing'}"
+            f"{path}: does not fit the model (missing weights: {lacking or 'none'}; unknown: {surplus or 'none'})"
         )
     retriever.load_state_dict(heads, strict=False)
 
 
 def tokenizer_of(tower: TowerConfig, max_length: int) -> Tokenizer:
-    """The tokenizer that belongs to a text encoder given by folder or hub name."""
+    """Return the tokenizer that belongs to a text encoder given by folder or hub name."""
     try:
         found = AutoTokenizer.from_pretrained(tower.source)
     except (OSError, ValueError) as error:

@@ -18,7 +18,7 @@ from sightline.models.single_stream import SingleStream
 
 @torch.inference_mode()
 def code_attention(retriever: Retriever, tokens: Tokens, pixels: Tensor) -> CodeAttention:
-    """What each code of a model attends to, averaged over the heads of the last layer.
+    """Return what each code of a model attends to, averaged over the heads of the last layer.
 
     tokens: those of one text, [1, n]; pixels: those of one image, [1, 3, size, size].
     """
@@ -61,7 +61,7 @@ def _text_encoder(retriever: DualStream | SingleStream) -> PreTrainedModel:
 
 
 def _image_encoder(retriever: DualStream | SingleStream) -> PreTrainedModel:
-    """The encoder that reads the image codes: the image tower, or the transformer after it."""
+    """Return the encoder that reads the image codes: the image tower, or the transformer after it."""
     if isinstance(retriever, SingleStream):
         return retriever.transformer.encoder
     if retriever.image_reader is not None:
@@ -71,7 +71,7 @@ def _image_encoder(retriever: DualStream | SingleStream) -> PreTrainedModel:
 
 
 def _reads_pooled(retriever: DualStream | SingleStream) -> bool:
-    """Whether image codes are read together with pooled patches instead of all patches of an image tower."""
+    """Return whether image codes are read together with pooled patches, not with all patches of an image tower."""
     return isinstance(retriever, SingleStream) or retriever.image_reader is not None
 
 

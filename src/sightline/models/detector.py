@@ -93,7 +93,7 @@ class Detector:
 
 
 def _classes(logits: Tensor, labels: int) -> tuple[Tensor, Tensor]:
-    """Distribution [n, labels] and confidence [n] from logits [n, labels], or [n, labels + 1] with "nothing" last.
+    """Compute class distributions [n, labels] and confidences [n] from logits, whose last column may be "nothing".
 
     Models without a class for "nothing" score each class independently.
     """

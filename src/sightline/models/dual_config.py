@@ -88,7 +88,7 @@ class DualStreamConfig:
             self._check_regions()
         if self.matcher == "shared" and self.matcher_reads == "states":
             raise ModelError(
-                'a shared matcher reads words: matcher_reads = "states" would run the text tower on itself'
+                "a shared matcher is the text tower itself and cannot read its own states: leave out matcher_reads"
             )
         if self.matcher not in ("own", "aligned") and (self.matcher_tower is not None or self.matcher_layers):
             raise ModelError(

@@ -84,8 +84,8 @@ class DualStream(Retriever):
             self.own_matcher = TextTower(encoder, config.text_input.max_length)
             if self.own_matcher.hidden != self.text.hidden:
                 raise ModelError(
-                    f"the matcher is {self.own_matcher.hidden} wide, but the text tower is {self.text.hidden} wide: "
-                    f"it cannot read the text's states"
+                    f"the matcher has width {self.own_matcher.hidden}, so it cannot read the states of a text tower "
+                    f"of width {self.text.hidden}"
                 )
         self.image_states: ImageStates | AlignedStates | None = None
         self.match_score: MatchHead | None = None
@@ -114,12 +114,12 @@ class DualStream(Retriever):
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """The trained ones among `embed`, `fragments` and, with a matcher, `match`."""
+        """The trained abilities, among `embed`, `fragments` and, with a matcher, `match`."""
         return self._offered("embed", "fragments", *(() if self.config.matcher == "none" else ("match",)))
 
     @property
     def initially_trained(self) -> frozenset[Ability]:
-        """`embed`, if both towers and their projections come from one model, such as CLIP."""
+        """The ability `embed`, if both towers and their projections come from one model, such as CLIP."""
         return frozenset({"embed"} if self._from_one_model else ())
 
     @property
@@ -190,7 +190,7 @@ class DualStream(Retriever):
         return self._cut(found, fragments.shape[1] - self.config.codes)
 
     def _pooled(self, pooled: Tensor) -> Tensor | None:
-        """The vector that the embedding is a projection of; None with relations."""
+        """Return the vector that the embedding is a projection of; None with relations."""
         return pooled if self.config.relations is None else None
 
     def _given(self, images: Tensor | TowerFeatures | Regions) -> _Given:
@@ -221,7 +221,7 @@ class DualStream(Retriever):
         return self._cut(EncodedTensors(*both, mask, states, self._pooled(pooled)), count)
 
     def _text_states(self, tokens: Tokens, read: Tensor) -> Tensor | None:
-        """The matcher's text input: states of the text tower, or word vectors."""
+        """Return the matcher's text input: states of the text tower, or word vectors."""
         if self.config.matcher == "none":
             return None
         if self.matcher_text is not None:
@@ -239,7 +239,7 @@ class DualStream(Retriever):
         return encoded._replace(fragments=fragments, mask=mask)
 
     def match(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
-        """Logits [batch] that text i and image i belong together."""
+        """Return the logits [batch] that text i and image i belong together."""
         if self.aligned is not None:
             compared = self.aligned.compare(text_states, image_states, image_mask)
             logits = self.aligned.logits(self.matcher.read(compared, text_mask, None, None), text_mask)
@@ -250,11 +250,11 @@ class DualStream(Retriever):
         return self.match_score(self.matcher.read(text_states, text_mask, image_states, image_mask))  # type: ignore[no-any-return]
 
     def word_cosines(self, text_states: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor | None:
-        """Cosines [batch, words, n] of words with parts of an image, averaged over heads; None unless aligned."""
+        """Return the mean cosines over heads [batch, words, n] of words with parts of an image; None unless aligned."""
         return None if self.aligned is None else self.aligned.cosines(text_states, image_states, image_mask).mean(1)
 
     def parts(self) -> dict[str, nn.Module]:
-        """The encoders, by their folder in a checkpoint."""
+        """Return the encoders, by their folder in a checkpoint."""
         found: dict[str, nn.Module] = {} if self.image is None else {"image": self.image.encoder}
         found["text"] = self.text.encoder
         if self.image_reader is not None:
@@ -286,7 +286,7 @@ def _image_tower(
 def _projected(
     embed: UnitProjection | RelationPooling, project: UnitProjection, pooled: Tensor, values: Tensor, mask: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Embedding [batch, dim] and fragments [batch, n, dim], from the pooled vector or from the related fragments."""
+    """Compute embeddings [batch, dim] and fragments [batch, n, dim], from pooled vectors or related fragments."""
     if isinstance(embed, UnitProjection):
         return embed(pooled), project(values)
     local = project.linear(values)

@@ -61,7 +61,7 @@ def clusters(values: Tensor, count: int, mask: Tensor | None = None, rounds: int
 
 
 def pooled_regions(regions: Regions, count: int) -> tuple[Tensor, Tensor]:
-    """Features and boxes concatenated, [batch, n, width], with their mask [batch, n].
+    """Return the features and boxes concatenated, [batch, n, width], with their mask [batch, n].
 
     count: pool to the means of this many clusters of regions with similar features; 0 does not pool.
     """
@@ -73,7 +73,7 @@ def pooled_regions(regions: Regions, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _seeds(points: Tensor, count: int, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """One-hot choice [batch, count, n] of evenly spaced real points, and which of them are not repeated."""
+    """Choose evenly spaced real points, one-hot [batch, count, n], and return which of them are not repeated."""
     batch, n, _ = points.shape
     steps = torch.arange(count, device=points.device)
     if mask is None:
@@ -88,7 +88,7 @@ def _seeds(points: Tensor, count: int, mask: Tensor | None) -> tuple[Tensor, Ten
 
 
 def _members(points: Tensor, centres: Tensor, real: Tensor, mask: Tensor | None) -> Tensor:
-    """One-hot [batch, count, n]: assign each point to the nearest centre, the first in a tie."""
+    """Assign each point to the nearest centre, or the first in a tie: one-hot [batch, count, n]."""
     cosines = (centres @ points.transpose(1, 2)).masked_fill(~real[:, :, None], -2.0)
     nearest = F.one_hot(cosines.argmax(1), centres.shape[1]).to(points.dtype).transpose(1, 2)
     return nearest if mask is None else nearest * mask[:, None, :]

@@ -6,13 +6,13 @@ from torch.nn import functional as F
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """Mean of values [batch, n, dim] over the true positions of mask [batch, n]."""
+    """Return the mean of values [batch, n, dim] over the true positions of mask [batch, n]."""
     weights = mask.to(values.dtype).unsqueeze(-1)
     return (values * weights).sum(1) / weights.sum(1).clamp(min=1)
 
 
 def last_real(values: Tensor, mask: Tensor) -> Tensor:
-    """The value [batch, dim] at the last true position of mask [batch, n], where CLIP's text encoder ends a text."""
+    """Return the value [batch, dim] at the last true position of mask [batch, n], where a text ends in CLIP."""
     places = torch.arange(mask.shape[1], device=mask.device)
     last = torch.where(mask, places, 0).amax(1)
     return values.gather(1, last[:, None, None].expand(-1, 1, values.shape[2])).squeeze(1)
@@ -65,7 +65,7 @@ class MatchHead(nn.Module):
         self.score = nn.Linear(hidden, 1)
 
     def forward(self, read: Tensor) -> Tensor:
-        """Logits [batch], float32 even under autocast, from contextual vectors [batch, n, hidden]."""
+        """Return the logits [batch], float32 even under autocast, from contextual vectors [batch, n, hidden]."""
         first = read[:, 0]
         if not torch.is_autocast_enabled(first.device.type):
             return self._scored(first)

@@ -149,7 +149,7 @@ class ImageTower(nn.Module):
         )
 
     def patches(self, pixels: Tensor, layer: int = 0) -> Tensor:
-        """Vectors [batch, rows * rows, hidden] of all patches, not pooled, without codes.
+        """Return the vectors [batch, rows * rows, hidden] of all patches, not pooled, without codes.
 
         layer: the layer of the vectors, counted from 1; 0 is the last. Earlier ones are normalised to mean 0 and
             variance 1.
@@ -165,7 +165,7 @@ class ImageTower(nn.Module):
         return tokens[:, -(self.rows**2) :]
 
     def _last(self, tokens: Tensor) -> Tensor:
-        """The encoder's last output as [batch, n, hidden]."""
+        """Return the encoder's last output as [batch, n, hidden]."""
         if tokens.ndim == 4:  # convolutional: [batch, hidden, rows, columns]
             tokens = tokens.flatten(2).transpose(1, 2)
         if hasattr(self.encoder, "post_layernorm") and self.encoder.config.model_type == "clip_vision_model":
@@ -195,7 +195,7 @@ class ImageTower(nn.Module):
         hooks.callback(towers.layers(self.encoder)[self.codes_layer].register_forward_pre_hook(join).remove)
 
     def _listen(self, hooks: ExitStack, layer: int, into: list[Tensor]) -> None:
-        """Record the output of one layer, counted from 1, whatever its name in the encoder; 0 records nothing."""
+        """Record the output of one layer, counted from 1; 0 records nothing."""
         if not layer:
             return
 
@@ -233,12 +233,12 @@ class ImageTower(nn.Module):
 
 
 def _standard(values: Tensor) -> Tensor:
-    """Normalise each vector to mean 0 and variance 1: between layers, some coordinates are 100 times the others."""
+    """Normalise each vector to mean 0 and variance 1; between layers, some coordinates are 100 times the others."""
     return F.layer_norm(values, values.shape[-1:])
 
 
 def grid_of(encoder: PreTrainedModel, image_size: int) -> tuple[int, int]:
-    """The number of rows in an encoder's own grid of patches, and the width of their vectors.
+    """Return the number of rows in an encoder's own grid of patches, and the width of their vectors.
 
     A convolutional encoder reads images of any size, so it is run on a blank one to count the rows.
     """
@@ -269,7 +269,7 @@ def _check_size(native: int, image_size: int) -> None:
 
 @torch.no_grad()
 def _output(encoder: PreTrainedModel, image_size: int) -> Tensor:
-    """The output of an encoder for one blank image."""
+    """Return the output of an encoder for one blank image."""
     kind, was_training = encoder.config.model_type, encoder.training
     blank = torch.zeros(1, 3, image_size, image_size, device=next(encoder.parameters()).device)
     try:

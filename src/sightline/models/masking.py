@@ -43,7 +43,7 @@ def two_towers(model: Retriever, asked: str) -> DualStream:
 
 
 def check_same_width(model: DualStream, asked: str) -> int:
-    """The width of the vectors that both embeddings project; raises if the widths differ, or with relations."""
+    """Return the width of the vectors that both embeddings project; raises if the widths differ, or with relations."""
     text, image = model.text_embedding, model.image_embedding
     if not isinstance(text, UnitProjection) or not isinstance(image, UnitProjection):
         raise ModelError(
@@ -52,30 +52,31 @@ def check_same_width(model: DualStream, asked: str) -> int:
         )
     if text.linear.in_features != image.linear.in_features:
         raise ModelError(
-            f"{asked} adds texts {text.linear.in_features} wide to images {image.linear.in_features} wide",
-            "Use an image_reader as wide as its text tower, or set fused = false.",
+            f"{asked} cannot add texts of width {text.linear.in_features} to images of width "
+            f"{image.linear.in_features}",
+            "Use an image_reader of the text tower's width, or set fused = false.",
         )
     return text.linear.in_features
 
 
 def looked(model: DualStream, images: Images) -> Images:
-    """The input in which fragments are hidden: pixels, regions, or the image tower's features for an `image_reader`."""
+    """Return the input in which fragments are hidden: pixels, regions, or features for an `image_reader`."""
     return images if model.image is None or model.image_reader is None else _seen(model, images)
 
 
 def feature_width(model: DualStream) -> int:
-    """The dimension of a hidden fragment's target."""
+    """Return the dimension of a hidden fragment's target."""
     regions = model.config.regions
     return regions.feature_dim if regions is not None else _tower(model).hidden
 
 
 def output_width(model: DualStream) -> int:
-    """The width of an image's fragments, as `see_with_gaps` returns them."""
+    """Return the width of an image's fragments, as `see_with_gaps` returns them."""
     return _tower(model).hidden if model.image_reader is None else model.image_reader.tower.hidden
 
 
 def may_hide(model: DualStream, images: Images) -> Tensor:
-    """Which fragments of images may be hidden, [batch, n]: real regions, or all patches."""
+    """Return which fragments of images may be hidden, [batch, n]: real regions, or all patches."""
     if isinstance(images, Regions):
         return images.mask
     tower = _tower(model)
@@ -114,7 +115,7 @@ def _covered(tower: ImageTower, pixels: Tensor, hidden: Tensor) -> Tensor:
 
 @torch.no_grad()
 def frozen_features(model: DualStream, images: Images) -> Tensor:
-    """The target for every fragment: [batch, n, `feature_width`], each normalised to mean 0 and variance 1.
+    """Return the target for every fragment: [batch, n, `feature_width`], each normalised to mean 0 and variance 1.
 
     The features of regions, or the output of frozen weights for patches. Raises if they would change during training,
     or if nothing that reads them is trained.
@@ -126,7 +127,7 @@ def frozen_features(model: DualStream, images: Images) -> Tensor:
     if model.image_reader is not None:
         if any(parameter.requires_grad for parameter in tower.parameters()):
             raise ModelError(
-                "targets of hidden fragments come from the image tower; it is being trained, so they would change",
+                "the image tower provides the targets for hidden fragments, so it must not be trained",
                 "Freeze it: optimizer.rates.image = 0.",
             )
         seen = _seen(model, images).patches.float()

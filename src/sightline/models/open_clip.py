@@ -36,7 +36,7 @@ _IGNORED = ("attn_mask", "logit_bias")
 
 
 def preprocess_of(config: Mapping[str, Any]) -> Preprocess:
-    """The image preprocessing of a model, from its open_clip_config.json."""
+    """Return the image preprocessing of a model, from its open_clip_config.json."""
     said = config.get("preprocess_cfg", {})
     resize = {"squash": "squash", "shortest": "crop"}.get(said.get("resize_mode", "shortest"))
     if resize is None:
@@ -56,7 +56,7 @@ def preprocess_of(config: Mapping[str, Any]) -> Preprocess:
 def convert(folder: Path, config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> CLIPModel:
     """Convert a state dict of open_clip; towers that transformers' CLIP does not have are rejected."""
     if not weights:
-        raise ModelError(f"{folder}: no weights", "Put open_clip_model.safetensors into the folder.")
+        raise ModelError(f"{folder}: has no weights", "Put open_clip_model.safetensors into the folder.")
     try:
         model = CLIPModel(_config(folder, config["model_cfg"])).eval()
     except KeyError as error:
@@ -87,7 +87,7 @@ def _renamed(name: str) -> str:
 
 
 def _config(folder: Path, said: Mapping[str, Any]) -> CLIPConfig:
-    """The configuration of the same model in transformers."""
+    """Return the configuration of the same model in transformers."""
     vision, text = said["vision_cfg"], said["text_cfg"]
     special = {"timm_model_name", "hf_model_name", "attentional_pool", "pool_type", "no_ln_pre"}
     other = sorted(special & {*vision, *text}) + (["layers"] if isinstance(vision["layers"], list) else [])

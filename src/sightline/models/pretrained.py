@@ -63,7 +63,7 @@ def _config(folder: Path, name: str = PUBLISHED_FILE) -> dict[str, Any]:
 
 
 def _weights(folder: Path) -> dict[str, torch.Tensor]:
-    """The state dict of a folder: model.safetensors, pytorch_model.bin or its only .pt file; empty if there is none."""
+    """Return the state dict in a folder: model.safetensors, pytorch_model.bin or the only .pt file; else empty."""
     usual = (f"{before}{name}" for name in ("model.safetensors", "pytorch_model.bin") for before in ("", "open_clip_"))
     path = next(
         (path for path in (*(folder / name for name in usual), *sorted(folder.glob("*.pt"))) if path.is_file()), None

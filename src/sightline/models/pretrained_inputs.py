@@ -28,7 +28,7 @@ _PUNCTUATION = r"[!-/:-@\[-`{-~]"
 
 
 def preprocess_of(folder: Path, square: int | None = None) -> Preprocess:
-    """The image preprocessing of a model, from its processor's configuration.
+    """Return the image preprocessing of a model, from its processor's configuration.
 
     square: for a model whose processor keeps an image's aspect ratio, the side of the square to resize images to
     instead.
@@ -47,24 +47,24 @@ def preprocess_of(folder: Path, square: int | None = None) -> Preprocess:
 
 
 def square_of_patches(folder: Path) -> int:
-    """The side of the square to which a NaFlex processor resizes a square image."""
+    """Return the side of the square to which a NaFlex processor resizes a square image."""
     said = _processor(folder)
     return int(said["patch_size"]) * isqrt(int(said["max_num_patches"]))
 
 
 def _processor(folder: Path) -> dict[str, Any]:
-    """The settings of a model's image processor, including the defaults of its class."""
+    """Return the settings of a model's image processor, including the defaults of its class."""
     try:
         return dict(AutoImageProcessor.from_pretrained(folder).to_dict())
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(
-            f"{folder}: how to prepare its images is unknown: {error}",
+            f"{folder}: cannot determine how to preprocess images: {error}",
             "Put the model's preprocessor_config.json into the folder.",
         ) from error
 
 
 def _rule(folder: Path, said: dict[str, Any]) -> dict[str, Any]:
-    """The resize rule that corresponds to a processor's settings."""
+    """Return the resize rule that corresponds to a processor's settings."""
     size, crop = said["size"], said.get("crop_size") if said.get("do_center_crop") else None
     if crop and "shortest_edge" in size and crop["height"] == crop["width"] <= size["shortest_edge"]:
         short = size["shortest_edge"]
@@ -78,7 +78,7 @@ def _rule(folder: Path, said: dict[str, Any]) -> dict[str, Any]:
 
 
 def tokenizer_of(folder: Path, positions: int, before: Sequence[normalizers.Normalizer] = ()) -> Tokenizer:
-    """The tokenizer of a model with this many positions for the tokens of a text.
+    """Return the tokenizer of a model with this many positions for the tokens of a text.
 
     Read from the model's `tokenizer.json`, or converted by transformers from older files: SentencePiece, or word lists.
     before: a normaliser to apply first.
@@ -96,7 +96,7 @@ def tokenizer_of(folder: Path, positions: int, before: Sequence[normalizers.Norm
 
 
 def siglip_tokenizer_of(folder: Path, positions: int) -> Tokenizer:
-    """The tokenizer of a SigLIP model, with the text normalisation used in training.
+    """Return the tokenizer of a SigLIP model, with the text normalisation used in training.
 
     That is lower case and, for the first SigLIP, no punctuation. The classes of transformers do this outside
     `tokenizer.json`; if the file does it as well, doing it twice is harmless.
@@ -117,7 +117,7 @@ def siglip_tokenizer_of(folder: Path, positions: int) -> Tokenizer:
 
 
 def is_first_siglip(folder: Path) -> bool:
-    """Whether a SigLIP model's tokenizer is that of the first SigLIP, and not Gemma's, which SigLIP 2 uses."""
+    """Return whether a SigLIP model's tokenizer is that of the first SigLIP, and not Gemma's, which SigLIP 2 uses."""
     return str(_settings(folder).get("tokenizer_class", "")).startswith("SiglipTokenizer")
 
 
@@ -140,7 +140,7 @@ def _found(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def _is_lower_case(folder: Path) -> bool:
-    """Whether a BERT is uncased, according to its settings or, failing that, because its word list has no capitals."""
+    """Return whether a BERT is uncased, according to its settings or else to its word list."""
     listed = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
     capitals = any(piece != piece.lower() for piece in listed if not piece.startswith("["))
     return bool(_settings(folder).get("do_lower_case", not capitals))

@@ -34,7 +34,7 @@ class Blip(Pretrained):
         return encoded(tokens.mask, F.normalize(self.model.text_proj(read[:, 0]), dim=-1), words)
 
     def match(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
-        """Logits [batch]: the head's "yes" minus its "no", whose sigmoid equals the softmax of both."""
+        """Return the logits [batch]: the head's "yes" minus its "no", whose sigmoid equals the softmax of both."""
         read = self.model.text_encoder(
             encoder_embeds=text_states,
             attention_mask=text_mask.long(),
@@ -74,7 +74,7 @@ class Vilt(Pretrained):
         return encoded(tokens.mask, None, words)
 
     def match(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
-        """Logits [batch] that text i and image i belong together."""
+        """Return the logits [batch] that text i and image i belong together."""
         both = torch.cat([text_states, image_states], 1)
         read = self.model.vilt.encoder(both, attention_mask=hiding(torch.cat([text_mask, image_mask], 1), both))
         pooled = self.model.vilt.pooler(self.model.vilt.layernorm(read.last_hidden_state))

@@ -35,17 +35,17 @@ class Pretrained(Retriever):
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """The abilities it was trained for."""
+        """The abilities that the model was trained for."""
         return self.has
 
     @property
     def embedding_dim(self) -> int:
-        """The width of its embeddings; 0 if it has none."""
+        """The width of the embeddings; 0 if the model has none."""
         return self._dim
 
     @property
     def grid(self) -> tuple[int, int] | None:
-        """None: it has no fragments."""
+        """Always None, because the model has no fragments."""
         return None
 
     def encode_images(self, images: Tensor | TowerFeatures | Regions) -> EncodedTensors:
@@ -59,16 +59,16 @@ class Pretrained(Retriever):
         raise NotImplementedError
 
     def match(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
-        """Logits [batch] that text i and image i belong together."""
+        """Return the logits [batch] that text i and image i belong together."""
         raise ModelError("this model has no matcher", "Leave out matching, or choose a model that has one.")
 
     def parts(self) -> dict[str, nn.Module]:
-        """The whole published model."""
+        """Return the whole published model."""
         return {"model": self.model}
 
 
 def encoded(mask: Tensor, embedding: Tensor | None = None, states: Tensor | None = None) -> EncodedTensors:
-    """Encoded items of a model without fragments: mask [batch, n], and an embedding [batch, dim], states, or both."""
+    """Return encoded items without fragments: mask [batch, n], and an embedding [batch, dim], states, or both."""
     fragments = torch.zeros(*mask.shape, 0, device=mask.device)
     if embedding is None:
         embedding = torch.zeros(mask.shape[0], 0, device=mask.device)
@@ -76,12 +76,12 @@ def encoded(mask: Tensor, embedding: Tensor | None = None, states: Tensor | None
 
 
 def whole(values: Tensor) -> Tensor:
-    """A mask [batch, n] that is all true, for values [batch, n, dim]."""
+    """Return an all-true mask [batch, n] for values [batch, n, dim]."""
     return torch.ones(values.shape[:2], dtype=torch.bool, device=values.device)
 
 
 def hiding(mask: Tensor, values: Tensor) -> Tensor:
-    """The additive attention mask for scores [batch, heads, n, n] that hides positions where mask [batch, n] is false.
+    """Return the additive attention mask that hides positions where mask [batch, n] is false.
 
     It has a row for every position, [batch, 1, n, n], although all rows are equal: ONNX Runtime requires it.
     """

@@ -76,7 +76,7 @@ class RegionMatcher(Pretrained):
         self.head = head
 
     def image_features(self, pixels: Tensor) -> TowerFeatures:
-        """Raise an error: regions are detected elsewhere."""
+        """Raise an error, because this model does not read pixels."""
         raise ModelError("this model reads regions, not pixels", "Use regions from a detector.")
 
     def encode_images(self, images: Tensor | TowerFeatures | Regions) -> EncodedTensors:
@@ -91,7 +91,7 @@ class RegionMatcher(Pretrained):
         return encoded(tokens.mask, None, self.model.embeddings(input_ids=tokens.ids))
 
     def match(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
-        """Logits [batch] that text i and image i belong together."""
+        """Return the logits [batch] that text i and image i belong together."""
         both = torch.cat([text_states, image_states], 1)
         mask = hiding(torch.cat([text_mask, image_mask], 1), both)
         read = self.model.encoder(both, attention_mask=mask).last_hidden_state
@@ -113,11 +113,11 @@ class _Names:
     parts: tuple[tuple[str, str], ...]
 
     def ours(self, name: str) -> str:
-        """Our name for a checkpoint's `name`."""
+        """Return our name for a checkpoint's `name`."""
         return next((own + name.removeprefix(theirs) for theirs, own in self.parts if name.startswith(theirs)), name)
 
     def theirs(self, name: str) -> str:
-        """A checkpoint's name for our `name`."""
+        """Return a checkpoint's name for our `name`."""
         return next((theirs + name.removeprefix(own) for theirs, own in self.parts if name.startswith(own)), name)
 
 
@@ -145,7 +145,7 @@ _BERT_KEYS = (
 
 
 def is_region_checkpoint(weights: Weights) -> bool:
-    """Whether a state dict is from Oscar or UNITER, judging by its names."""
+    """Return whether a state dict is from Oscar or UNITER, judging by its names."""
     return any(names.regions in weights for names in (_OSCAR, _UNITER))
 
 
@@ -170,7 +170,7 @@ def _oscar_regions(regions: RegionConfig, hidden: int, config: Mapping[str, Any]
 
 
 def _head(folder: Path, name: str, hidden: int, weights: Weights) -> nn.Linear:
-    """A new matching head with one output, or with two for "no" and "yes"."""
+    """Return a new matching head with one output, or with two for "no" and "yes"."""
     outputs = len(weights.get(f"{name}.weight", torch.empty(2)))
     if outputs > 2:
         raise ModelError(

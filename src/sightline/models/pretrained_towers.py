@@ -46,7 +46,7 @@ class TwoTowers(Pretrained):
         return None if scale is None else float(scale.detach().neg().exp())
 
     def parts(self) -> dict[str, nn.Module]:
-        """Both encoders."""
+        """Return both encoders."""
         return {"image": self.model.vision_model, "text": self.model.text_model}
 
     def image_features(self, pixels: Tensor) -> TowerFeatures:
@@ -64,7 +64,7 @@ class TwoTowers(Pretrained):
         return encoded(tokens.mask, F.normalize(self.read(tokens), dim=-1))
 
     def read(self, tokens: Tokens) -> Tensor:
-        """The text tower's projected vectors [batch, dim]."""
+        """Return the text tower's projected vectors [batch, dim]."""
         ids = torch.where(tokens.mask, tokens.ids, self.pad_id)
         return self.model.get_text_features(input_ids=ids, attention_mask=tokens.mask.long()).pooler_output  # type: ignore[no-any-return]
 
@@ -87,7 +87,7 @@ class SiglipTowers(TwoTowers):
         return {"embed": Calibration(float(scale.detach().exp()), float(bias.detach()))}
 
     def read(self, tokens: Tokens) -> Tensor:
-        """The text tower's vectors [batch, dim], for texts including their padding."""
+        """Return the text tower's vectors [batch, dim], for texts including their padding."""
         ids = torch.where(tokens.mask, tokens.ids, self.pad_id)
         padding = ids.new_full((ids.shape[0], self.text_input.max_length), self.pad_id)
         padded = torch.cat([ids, padding], 1)[:, : self.text_input.max_length]

@@ -16,8 +16,8 @@ class RelationConfig:
     """How embeddings are computed from fragments by self-attention.
 
     image, text: whether that side's fragments attend to each other; otherwise they are pooled directly.
-    beta: the weight of the maximum over the initial fragments in the embedding; the mean of the enhanced ones has the
-        rest.
+    beta: the weight of the maximum over the initial fragments in the embedding; the mean of the enhanced fragments has
+    weight 1 - beta.
     heads, dropout: those of the self-attention layer.
     drop: the probability of dropping each fragment of an image in training, so that the model does not rely on a
     few of them.
@@ -32,9 +32,9 @@ class RelationConfig:
 
     def __post_init__(self) -> None:
         if not 0 <= self.beta <= 1:
-            raise ModelError(f"relations.beta is {self.beta}", "Use a fraction from 0 to 1.")
+            raise ModelError(f"relations.beta cannot be {self.beta}", "Use a fraction from 0 to 1.")
         if not 0 <= self.drop < 1:
-            raise ModelError(f"relations.drop is {self.drop}", "Use a probability of at least 0 and below 1.")
+            raise ModelError(f"relations.drop cannot be {self.drop}", "Use a probability of at least 0 and below 1.")
 
 
 class RelationPooling(nn.Module):

@@ -89,20 +89,20 @@ class Retriever(nn.Module, ABC):
     @property
     @abstractmethod
     def abilities(self) -> frozenset[Ability]:
-        """The abilities of its architecture that were trained."""
+        """The trained abilities of the model."""
 
     @property
     def initially_trained(self) -> frozenset[Ability]:
-        """The abilities of its initial weights."""
+        """The abilities that the initial weights have."""
         return frozenset()
 
     @property
     def initial_temperature(self) -> float | None:
-        """The temperature of the contrastive loss that its initial weights were trained with; None if unknown."""
+        """The temperature of the contrastive loss that the initial weights were trained with; None if unknown."""
         return None
 
     def _offered(self, *abilities: Ability) -> frozenset[Ability]:
-        """Those of the given abilities that were trained."""
+        """Return the given abilities, without those that were not trained."""
         return frozenset(abilities) if self.trained is None else self.trained.intersection(abilities)
 
     @property
@@ -113,7 +113,7 @@ class Retriever(nn.Module, ABC):
     @property
     @abstractmethod
     def embedding_dim(self) -> int:
-        """The width of its embeddings."""
+        """The width of the embeddings."""
 
     @property
     @abstractmethod
@@ -127,7 +127,7 @@ class Retriever(nn.Module, ABC):
 
     @property
     def reads_pixels(self) -> bool:
-        """Whether it reads pixels, and not detected regions."""
+        """Whether the model reads pixels, and not detected regions."""
         return True
 
     @abstractmethod
@@ -144,15 +144,15 @@ class Retriever(nn.Module, ABC):
 
     @abstractmethod
     def match(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
-        """Logits [batch] that text i and image i belong together.
+        """Return the logits [batch] that text i and image i belong together.
 
         text_states: [batch, words, hidden]; image_states: [batch, fragments, hidden]; masks: [batch, n], bool.
         """
 
     def word_cosines(self, text_states: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor | None:
-        """Cosines [batch, words, n] by which its matcher relates words to parts of an image; None if it has none."""
+        """Return the matcher's cosines [batch, words, n] of words with parts of an image; None if it has none."""
         return None
 
     @abstractmethod
     def parts(self) -> dict[str, nn.Module]:
-        """The transformers encoders, by their folder in a checkpoint."""
+        """Return the transformers encoders, by their folder in a checkpoint."""

@@ -53,7 +53,7 @@ class ShorterEmbeddings(Retriever):
         return self.model.reads_pixels
 
     def image_features(self, pixels: Tensor) -> TowerFeatures:
-        """The features of the wrapped model."""
+        """Return the features of the wrapped model."""
         return self.model.image_features(pixels)
 
     def encode_images(self, images: Tensor | TowerFeatures | Regions) -> EncodedTensors:
@@ -69,11 +69,11 @@ class ShorterEmbeddings(Retriever):
         return self.model.match(text_states, text_mask, image_states, image_mask)
 
     def word_cosines(self, text_states: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor | None:
-        """The cosines of the wrapped model's matcher."""
+        """Return the cosines of the wrapped model's matcher."""
         return self.model.word_cosines(text_states, image_states, image_mask)
 
     def parts(self) -> dict[str, nn.Module]:
-        """The encoders of the wrapped model."""
+        """Return the encoders of the wrapped model."""
         return self.model.parts()
 
     def _shortened(self, encoded: EncodedTensors) -> EncodedTensors:

@@ -48,7 +48,9 @@ class SingleStreamConfig:
 
     def __post_init__(self) -> None:
         if min(self.codes, self.fragments) < 0:
-            raise ModelError(f"codes is {self.codes} and fragments is {self.fragments}", "Use numbers of at least 0.")
+            raise ModelError(
+                f"codes and fragments cannot be {self.codes} and {self.fragments}", "Use numbers of at least 0."
+            )
         if (self.image is None) == (self.regions is None):
             raise ModelError("a single-stream model needs either an image tower or regions, not both")
         if self.image is not None and self.preprocess is None:
@@ -144,14 +146,14 @@ class SingleStream(Retriever):
         return EncodedTensors(embedding, fragments[:, :end][:, :first], mask[:, :end][:, :first], None)
 
     def match(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
-        """Logits [batch] that text i and image i belong together."""
+        """Return the logits [batch] that text i and image i belong together."""
         if self.config.fragments:
             raise ModelError("this model keeps too few fragments for matching", "Build it with fragments = 0.")
         text_mask, image_mask = (mask_without_codes(mask, self.config.codes) for mask in (text_mask, image_mask))
         return self.match_score(self.transformer.read(text_states, text_mask, image_states, image_mask))  # type: ignore[no-any-return]
 
     def parts(self) -> dict[str, nn.Module]:
-        """The encoders, by their folder in a checkpoint."""
+        """Return the encoders, by their folder in a checkpoint."""
         found: dict[str, nn.Module] = {"transformer": self.transformer.encoder}
         if self.image is not None:
             found["image"] = self.image.encoder

@@ -40,7 +40,7 @@ class Heads(nn.Module):
         self.states = nn.Sequential(nn.Linear(hidden, 2 * hidden), nn.GELU(), nn.Linear(2 * hidden, shape.states))
 
     def forward(self, pooled: Tensor, parts: Tensor) -> StudentOutput:
-        """The outputs for a pooled vector [batch, hidden] and parts [batch, n, hidden]."""
+        """Return the outputs for a pooled vector [batch, hidden] and parts [batch, n, hidden]."""
         read = self.norm(parts)
         embedding = F.normalize(self.embedding(self.norm(pooled)).float(), dim=-1)
         fragments = F.normalize(self.fragments(read).float(), dim=-1)
@@ -59,7 +59,7 @@ class PatchProduct(nn.Module):
             self.projection.bias = nn.Parameter(convolution.bias.detach().clone())
 
     def forward(self, pixels: Tensor, **unused: object) -> Tensor:
-        """Vectors [batch, patches, width] of pixels [batch, 3, size, size]."""
+        """Return the vectors [batch, patches, width] of pixels [batch, 3, size, size]."""
         batch, channels, size, _ = pixels.shape
         count, side = size // self.side, self.side
         split = pixels.reshape(batch, channels, count, side, count, side).permute(0, 2, 4, 1, 3, 5)

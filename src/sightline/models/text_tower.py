@@ -15,7 +15,7 @@ _SHIFTED_POSITIONS = frozenset({"roberta", "xlm-roberta", "xlm-roberta-xl", "cam
 
 
 def first_position(config: PretrainedConfig) -> int:
-    """The position of a text's first token: positions before it belong to padding."""
+    """Return the position of a text's first token: positions before it belong to padding."""
     return int(config.pad_token_id) + 1 if config.model_type in _SHIFTED_POSITIONS else 0
 
 
@@ -58,14 +58,14 @@ class TextTower(nn.Module):
         return float(self.encoder.get_input_embeddings().weight.detach().square().mean().sqrt())
 
     def forward(self, tokens: Tokens, codes: Tensor | None = None) -> Tensor:
-        """Contextual vectors [batch, n, hidden] of the words, and after them of codes [count, hidden], if any."""
+        """Return the contextual vectors [batch, n, hidden] of the words, followed by those of codes [count, hidden]."""
         if codes is not None:
             return self.read(self.words(tokens.ids), tokens.mask, None, None, codes)
         out = self.encoder(input_ids=tokens.ids, attention_mask=tokens.mask.long())
         return out.last_hidden_state  # type: ignore[no-any-return]
 
     def with_layer(self, tokens: Tokens, layer: int, codes: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The result of `forward`, and the vectors after this layer, counted from 1; 0 is the last."""
+        """Return the result of `forward`, and the vectors after this layer, counted from 1; 0 is the last."""
         if not layer:
             last = self(tokens, codes)
             return last, last
@@ -81,7 +81,7 @@ class TextTower(nn.Module):
             )
 
     def words(self, ids: Tensor) -> Tensor:
-        """Word vectors [batch, n, hidden], the input of the transformer."""
+        """Return the word vectors [batch, n, hidden], the input of the transformer."""
         return self.encoder.get_input_embeddings()(ids)  # type: ignore[no-any-return]
 
     def read(

@@ -44,12 +44,12 @@ class TorchModel(Model):
 
     @property
     def name(self) -> str:
-        """Its name in results."""
+        """The model's name in results."""
         return self._name
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer for its texts."""
+        """The model's tokenizer."""
         return self._tokenizer
 
     @property
@@ -59,7 +59,7 @@ class TorchModel(Model):
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """The languages it was trained to read."""
+        """The languages that the model was trained to read."""
         return self.retriever.text_input.languages
 
     @property
@@ -69,12 +69,12 @@ class TorchModel(Model):
 
     @property
     def device(self) -> Device:
-        """The device its weights are on."""
+        """The device that the weights are on."""
         return "gpu" if next(self.retriever.parameters()).device.type == "cuda" else "cpu"
 
     @cached_property
     def sha256(self) -> str:
-        """A hash of its weights and of the preprocessing of images and texts."""
+        """A hash of the weights and of the preprocessing of images and texts."""
         digest = hashlib.sha256(repr((self.preprocess, self.tokenizer.max_length)).encode())
         for name, tensor in sorted(self.retriever.state_dict().items()):
             digest.update(name.encode())
@@ -83,12 +83,12 @@ class TorchModel(Model):
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """Those of `embed`, `fragments` and `match` that it supports."""
+        """The abilities that the model supports, among `embed`, `fragments` and `match`."""
         return self.retriever.abilities
 
     @property
     def preprocess(self) -> ImageInput:
-        """How its images are resized and normalised; or the regions that it reads instead of pixels."""
+        """How images are resized and normalised for the model; or the regions that it reads instead of pixels."""
         return self.retriever.preprocess
 
     @torch.inference_mode()
@@ -111,7 +111,7 @@ class TorchModel(Model):
     def match(
         self, text_states: FloatArray, text_mask: Mask, image_states: FloatArray, image_mask: Mask
     ) -> npt.NDArray[np.float32]:
-        """Logits [batch] that text i and image i belong together; states [batch, n, hidden], masks [batch, n]."""
+        """Return logits [batch] that text i and image i match; states [batch, n, hidden], masks [batch, n]."""
         logits = self.retriever.match(
             self.tensor(text_states).float(),
             self.tensor(text_mask),
@@ -124,14 +124,14 @@ class TorchModel(Model):
     def word_cosines(
         self, text_states: FloatArray, text_mask: Mask, image_states: FloatArray, image_mask: Mask
     ) -> npt.NDArray[np.float32] | None:
-        """Cosines [batch, words, n] by which its matcher relates words to parts of an image; None if it has none."""
+        """Return the matcher's cosines [batch, words, n] of words with parts of an image; None if it has none."""
         found = self.retriever.word_cosines(
             self.tensor(text_states).float(), self.tensor(image_states).float(), self.tensor(image_mask)
         )
         return None if found is None else found.float().cpu().numpy()
 
     def code_attention(self, text: str, pixels: npt.NDArray[np.float32]) -> CodeAttention:
-        """What the codes of a model attend to in a text and in normalised pixels [1, 3, size, size]."""
+        """Return what the codes of a model attend to in a text and in normalised pixels [1, 3, size, size]."""
         tokens = self.tokenizer([text])
         ids, mask = self.tensor(tokens.ids), self.tensor(tokens.mask)
         return code_attention(self.retriever, Tokens(ids, mask), self.tensor(pixels))

@@ -66,16 +66,16 @@ class TowerConfig:
                 "To replace one with the other, set the whole table: --set 'model.text={source=\"NAME\"}'",
             )
         if self.layer_step < 1:
-            raise ModelError(f"layer_step is {self.layer_step}, but must be at least 1 (every layer)")
+            raise ModelError(f"layer_step cannot be {self.layer_step}; it must be at least 1 (every layer)")
         if self.layers < 0:
-            raise ModelError(f"layers is {self.layers}", "Use a number of layers, or 0 for all.")
+            raise ModelError(f"layers cannot be {self.layers}", "Use a number of layers, or 0 for all.")
 
 
 def build(tower: TowerConfig, part: str) -> tuple[PreTrainedModel, Projection]:
     """Make the encoder of a tower, and read the projection in its checkpoint, if any.
 
-    `part` ("vision" or "text") selects the half of a two-tower checkpoint such as CLIP's. Only the weights of an unused
-    pooling layer may be missing: any others would be random, so they raise an error that names them.
+    `part` ("vision" or "text") selects one half of a two-tower checkpoint such as CLIP's. Only the weights of an unused
+    pooling layer may be missing: other missing weights would be random, so they raise an error that names them.
     """
     if tower.config:
         return shorten(_without_pooler(_new(tower.config)), tower.layer_step, tower.layers), None
@@ -139,7 +139,7 @@ def check_exists(source: str) -> None:
 
 
 def lacking(report: Mapping[str, Any]) -> list[str]:
-    """The weights of a transformers model that are missing from its checkpoint, or have another shape there.
+    """Return the weights of a transformers model that are missing from its checkpoint, or have another shape there.
 
     report: the loading info from `output_loading_info` and `ignore_mismatched_sizes`.
     """
@@ -217,22 +217,22 @@ def last_layers(model: PreTrainedModel, count: int) -> PreTrainedModel:
 
 
 def layers(model: nn.Module) -> nn.ModuleList:
-    """The stack of an encoder's layers, first to last."""
+    """Return the stack of an encoder's layers, first to last."""
     parent, name = _stack(model)
     return getattr(parent, name)  # type: ignore[no-any-return]
 
 
 def before(model: nn.Module, layer: int) -> list[nn.Parameter]:
-    """The parameters of an encoder before this layer, counted from 0: of its embeddings and the layers below."""
+    """Return the parameters of an encoder before this layer, counted from 0: of its embeddings and the layers below."""
     stack = layers(model)
     if layer >= len(stack):
-        raise ModelError(f"{type(model).__name__} has {len(stack)} layers, so none remains above {layer}")
+        raise ModelError(f"{type(model).__name__} has {len(stack)} layers, so there is none above layer {layer}")
     first = next(stack[layer].parameters())
     return list(takewhile(lambda parameter: parameter is not first, model.parameters()))
 
 
 def heights(model: nn.Module) -> dict[int, int]:
-    """The number of layers above each parameter of an encoder, by the parameter's id; 0 for the last layer and beyond.
+    """Return the number of layers above each parameter of an encoder, by its id; 0 for the last layer and beyond.
 
     Embeddings count as the lowest layer.
     """
@@ -243,7 +243,7 @@ def heights(model: nn.Module) -> dict[int, int]:
 
 
 def frozen_layers(model: nn.Module) -> int:
-    """The number of leading layers of an encoder that are frozen, together with everything before them."""
+    """Return the number of leading layers of an encoder that are frozen, together with everything before them."""
     if not any(parameter.requires_grad for parameter in model.parameters()):
         return len(layers(model))
     still = (not any(p.requires_grad for p in before(model, count)) for count in range(1, len(layers(model))))
@@ -275,7 +275,7 @@ def _stored_tensor(source: str, name: str) -> Projection:
 
 
 def backend_of(found: PreTrainedTokenizerBase, source: str) -> tokenizers.Tokenizer:
-    """The fast tokenizer behind a transformers tokenizer that was opened from `source`.
+    """Return the fast tokenizer behind a transformers tokenizer that was opened from `source`.
 
     If the files of a tokenizer are missing, transformers returns one without a vocabulary; that is an error here.
     """

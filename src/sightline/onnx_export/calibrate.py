@@ -130,6 +130,6 @@ class _Direction:
         return Stage("match", CANDIDATES, self.score, (FUSION, weight)).run(self.candidates)
 
     def recalls(self, weight: float | None = None) -> float:
-        """The sum of R@1, R@5 and R@10; without a weight, that of the candidates before reranking."""
+        """Return the sum of R@1, R@5 and R@10; without a weight, that of the candidates before reranking."""
         hits = self.right((self.candidates if weight is None else self.reranked(weight)).ids)
         return sum(float(hits[:, :k].any(axis=1).mean()) for k in (1, 5, 10))

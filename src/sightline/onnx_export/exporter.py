@@ -112,7 +112,7 @@ def export(
         retriever = retriever.eval().cpu()
         if not retriever.abilities:
             raise ModelError(
-                "no part of this model that searches use was trained",
+                "no part of this model that is used in searches was trained",
                 "Train it with a loss such as contrastive, triplet or matching.",
             )
         if not retriever.unit_length:
@@ -176,7 +176,7 @@ def _in_place_of(out: Path) -> Iterator[Path]:
 
 
 def _check_replaceable(out: Path) -> None:
-    """Reject replacing anything but an earlier bundle."""
+    """Raise an error if the folder to replace is not an earlier bundle."""
     if not out.exists() or (out.is_dir() and ((out / SPEC_FILE).is_file() or not any(out.iterdir()))):
         return
     raise BundleError(f"{out}: already exists and is not a bundle", "Choose another --out.")
@@ -300,7 +300,7 @@ def _name_outputs(graph: Any, names: list[str]) -> None:
 
 
 def _forget_sources(graph: Any) -> None:
-    """Remove the source locations of nodes, which contain local paths."""
+    """Remove source locations, which contain local paths, from the nodes."""
     for node in graph.all_nodes():
         node.metadata_props.pop(_SOURCES, None)
 
@@ -310,7 +310,7 @@ def _outputs(encoded: EncodedTensors, abilities: frozenset[Ability]) -> tuple[Te
 
 
 def _given(encoded: EncodedTensors, abilities: frozenset[Ability]) -> dict[str, Tensor]:
-    """The outputs of a graph by name, without those that the model does not have.
+    """Return the outputs of a graph by name, without those that the model does not have.
 
     The embedding is always included, even with width zero, because it gives the number of items.
     """

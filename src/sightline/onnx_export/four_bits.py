@@ -68,7 +68,7 @@ def shrink_products(model: onnx.ModelProto, names: Collection[str], samples: Ite
 
 
 def block_scales(rows: Floats, importance: Floats | None = None) -> Floats:
-    """The scales [n, blocks] of the blocks of rows [n, width]: of those tried, the ones with the least squared error.
+    """Find scales [n, blocks] for the blocks of rows [n, width], by trying several for the least squared error.
 
     importance: [width], the weight of each column's squared error. The number of largest magnitude in a block becomes
     -8, so a scale may be negative. Scales are float16 numbers.
@@ -121,7 +121,7 @@ def _compensated(rows: Floats, scales: Floats, moments: Floats) -> Floats:
 
 
 def _moments(model: onnx.ModelProto, names: list[str], samples: Iterable[Sample]) -> dict[str, Floats]:
-    """The products of every two channels of the named values, summed over the samples, if there are any."""
+    """Return the products of every two channels of the named values, summed over the samples, if there are any."""
     found: dict[str, Floats] = {}
     for values in observed(model, names, samples) if names else ():
         for name, value in zip(names, values, strict=True):
@@ -131,7 +131,7 @@ def _moments(model: onnx.ModelProto, names: list[str], samples: Iterable[Sample]
 
 
 def _nearest(rows: Floats, scales: Floats) -> Floats:
-    """The nearest integer from -8 to 7 for each number of rows [n, width], given scales [n, blocks]."""
+    """Return the nearest integer from -8 to 7 for each number of rows [n, width], given scales [n, blocks]."""
     return np.clip(np.round(rows / np.repeat(scales, BLOCK, 1)), -8, 7)
 
 

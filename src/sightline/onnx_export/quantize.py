@@ -79,7 +79,7 @@ def _blocks(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _module(node: onnx.NodeProto) -> str:
-    """The path of the innermost module that a node comes from."""
+    """Return the path of the innermost module that a node comes from."""
     scopes = next((prop.value for prop in node.metadata_props if prop.key == _SCOPES), "")
     paths = [path for path in re.findall(r"'([^']*)'", scopes) if "." in path]
     return max(paths, key=len, default="")

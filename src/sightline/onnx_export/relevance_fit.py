@@ -1,4 +1,4 @@
-"""Fitting the relevance of pairs to known truth, and measuring how well it holds on other data."""
+"""Fitting the relevance of pairs to ground truth, and measuring how well calibrated it is on other data."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ LINES = tuple(round(0.3 + 0.05 * step, 2) for step in range(9))
 
 @dataclass(frozen=True, slots=True)
 class JudgedQuery:
-    """A query and its images of known truth, best first: their cosines [n], and whether they match the query [n]."""
+    """A query and the images with known ground truth, best first: their cosines [n], and whether they match [n]."""
 
     text: str
     kind: QueryKind
@@ -61,8 +61,8 @@ def fit_relevance(
     A larger collection has more photos of dogs, but a sentence or a rare name still fits one photo, among more that
     resemble it. So wrong images count more for such queries, as if there were TYPICAL images (see `_wrong_weight`).
 
-    line: the relevance from which a result is a match; by default the one that best separates queries for which an
-        image shows what is asked for from those for which none does.
+    line: the minimum relevance of a match; by default the threshold that best separates queries for which an image
+    shows what is asked for from those for which none does.
     """
     rows = [feature_rows(query.text, query.cosines[:FITTED], words) for query in judged]
     truth = np.concatenate([query.shown[:FITTED] for query in judged]).astype(np.float64) if judged else np.zeros(0)
@@ -81,7 +81,7 @@ def fit_relevance(
 
 
 def _wrong_weight(query: JudgedQuery, words: Words) -> float:
-    """How much a wrong image counts: 1 for a common word, up to TYPICAL / images for a sentence or an unknown word."""
+    """Return the weight of a wrong image: 1 for a common word, up to TYPICAL / images for sentences and rare words."""
     ratio = min(max(1.0, TYPICAL / len(query.cosines)), MOST) if len(query.cosines) else 1.0
     own = features(query.text, words)
     rare = (1 - own["familiarity"]) ** _RARE
@@ -89,14 +89,14 @@ def _wrong_weight(query: JudgedQuery, words: Words) -> float:
 
 
 def chances(query: JudgedQuery, fitted: PairRelevance, words: Words) -> Float64Array:
-    """The relevance [n] of a query's images whose truth is known."""
+    """Return the relevance [n] of a query's images whose truth is known."""
     return fitted.of(query.text, query.cosines, words)
 
 
 def top_pairs(
     judged: Iterable[JudgedQuery], fitted: PairRelevance, words: Words, k: int = BEST
 ) -> tuple[Float64Array, BoolArray]:
-    """The relevance and the truth of the k best images of each query, queries concatenated."""
+    """Return the relevance and the truth of the k best images of each query, queries concatenated."""
     pairs = [(chances(query, fitted, words)[:k], query.shown[:k]) for query in judged]
     if not pairs:
         return np.zeros(0), np.zeros(0, dtype=np.bool_)
@@ -104,13 +104,13 @@ def top_pairs(
 
 
 def top_error(judged: Iterable[JudgedQuery], fitted: PairRelevance, words: Words, k: int = BEST) -> float | None:
-    """The calibration error, 0 to 1, among the k best images of each query; None if there are none."""
+    """Return the calibration error, 0 to 1, among the k best images of each query; None if there are none."""
     stated, shown = top_pairs(judged, fitted, words, k)
     return calibration_error(stated, shown) if len(stated) else None
 
 
 def calibration_error(chances: FloatArray, right: BoolArray, bins: int = 15) -> float:
-    """Expected calibration error: how far stated probabilities are from observed frequencies, on average, 0 to 1.
+    """Return the expected calibration error: the mean gap between stated probability and observed frequency, 0 to 1.
 
     Probabilities are put into bins of equal width; each bin is weighted by how many fall into it (Naeini et al. 2015).
     """
@@ -122,14 +122,14 @@ def calibration_error(chances: FloatArray, right: BoolArray, bins: int = 15) -> 
 
 
 def best_chances(judged: Iterable[JudgedQuery], fitted: PairRelevance, words: Words) -> tuple[Float64Array, BoolArray]:
-    """The relevance of the best image of each query, and whether any image shows what it asks for."""
+    """Return the relevance of the best image of each query, and whether any image shows what it asks for."""
     known = [query for query in judged if len(query.cosines)]
     best = np.array([chances(query, fitted, words)[0] for query in known])
     return best, np.array([query.shown.any() for query in known], dtype=np.bool_)
 
 
 def balanced_accuracy(best: FloatArray, present: BoolArray, line: float) -> float | None:
-    """Balanced accuracy of telling present from absent things by the best image; None unless there are both.
+    """Return the balanced accuracy of telling present from absent things by the best image; None unless there are both.
 
     best: the relevance of the best image of each query [n]. present: whether any image shows what it asks for [n].
     """
@@ -139,10 +139,10 @@ def balanced_accuracy(best: FloatArray, present: BoolArray, line: float) -> floa
 
 
 def best_line(judged: Sequence[JudgedQuery], fitted: PairRelevance, words: Words) -> float:
-    """The lowest of the lines with the best balanced accuracy, averaged over the kinds of query.
+    """Return the lowest threshold with the best balanced accuracy, averaged over the kinds of query.
 
     Small collections are drawn from the images whose truth is known, so that many things are present in only some of
-    them. The line is 0.5 if no kind of query has things both present and absent.
+    them. The threshold is 0.5 if no kind of query has things both present and absent.
     """
     rng = np.random.default_rng(0)
     drawn = [_drawn(query, rng) for query in judged for _ in range(DRAWS)]
@@ -155,20 +155,20 @@ def best_line(judged: Sequence[JudgedQuery], fitted: PairRelevance, words: Words
 
 
 def _drawn(query: JudgedQuery, rng: np.random.Generator) -> JudgedQuery:
-    """The query with a random sample of its images."""
+    """Return the query with a random sample of its images."""
     count = len(query.cosines)
     places = np.sort(rng.choice(count, min(COLLECTION, count), replace=False))
     return replace(query, cosines=query.cosines[places], shown=query.shown[places])
 
 
 def by_kind(judged: Iterable[JudgedQuery]) -> dict[QueryKind, list[JudgedQuery]]:
-    """Queries by their kind."""
+    """Group queries by their kind."""
     judged = list(judged)
     return {kind: [query for query in judged if query.kind == kind] for kind in _kinds(judged)}
 
 
 def errors(judged: Iterable[JudgedQuery], fitted: PairRelevance, words: Words) -> Mapping[str, float]:
-    """The calibration error among the best images, by kind of query."""
+    """Return the calibration error among the best images, by kind of query."""
     found = {kind: top_error(own, fitted, words) for kind, own in by_kind(judged).items()}
     return {kind: error for kind, error in found.items() if error is not None}
 
@@ -178,7 +178,7 @@ def _kinds(judged: Iterable[JudgedQuery]) -> Iterator[QueryKind]:
 
 
 def _logistic(rows: Float64Array, truth: Float64Array, weights: Float64Array, steps: int = 100) -> Float64Array:
-    """Weights [features] and bias of a logistic regression, by Newton's method.
+    """Return the weights [features] and bias of a logistic regression, by Newton's method.
 
     Features are scaled to zero mean and unit variance, so that any range converges; slight regularisation keeps the
     weights finite if pairs are perfectly separable, and the weight of a constant feature at zero.

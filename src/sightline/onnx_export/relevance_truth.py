@@ -1,4 +1,4 @@
-"""Queries, and what is known about every image: it shows what is asked for, it does not, or this is unknown.
+"""Queries with their ground truth: whether each image shows what is asked for, does not show it, or this is unknown.
 
 Truth comes from captions and labels. People do not mention every chair, so one word of one caption proves little:
 
@@ -88,17 +88,17 @@ class Captions:
                 self._with_stem[stem].append(number)
 
     def in_random_order(self, seed: int) -> Iterator[tuple[int, str]]:
-        """Every caption, with the index of its image."""
+        """Yield every caption, with the index of its image."""
         for number in np.random.default_rng(seed).permutation(len(self._texts)):
             yield int(self._image[number]), self._texts[number]
 
     def mentions(self, terms: Iterable[str]) -> Int64Array:
-        """How many captions of each image [images] contain one of these words or phrases."""
+        """Return how many captions of each image [images] contain one of these words or phrases."""
         found = {number for term in terms for number in self._having(term)}
         return self._per_image(found)
 
     def together(self, adjectives: Iterable[str], nouns: Iterable[str]) -> Int64Array:
-        """How many captions of each image have one of the adjectives shortly before one of the nouns.
+        """Return how many captions of each image have one of the adjectives shortly before one of the nouns.
 
         "a white plate of pizza" does not say that a pizza is white, nor "a herd of sheep" that there is one.
         """
@@ -111,11 +111,11 @@ class Captions:
         return self._per_image(found)
 
     def has(self, word: str) -> bool:
-        """Whether any caption has this word."""
+        """Return whether any caption has this word."""
         return word in self._with
 
     def shared(self, words: Sequence[str], *, synonyms: bool = False) -> Int64Array:
-        """How many of these words, or words that may mean the same, occur in the captions of each image."""
+        """Return how many of these words, or words that may mean the same, occur in the captions of each image."""
         total = np.zeros(self.images, dtype=np.int64)
         for stem in {_stem(word) for word in words}:
             stems = _synonyms().get(stem, ()) if synonyms else ()
@@ -150,18 +150,18 @@ class Noun:
 
     @property
     def many(self) -> str:
-        """The plural."""
+        """The plural of the noun."""
         return self.plural or f"{self.text}s"
 
     @cached_property
     def plurals(self) -> tuple[str, ...]:
-        """The terms that can only mean more than one."""
+        """The terms that always mean more than one."""
         regular = {f"{term}{end}" for term in self.terms for end in ("s", "es")}
         regular |= {f"{term.removesuffix('y')}ies" for term in self.terms}
         return tuple(term for term in self.terms if term != self.text and (term in regular or term in _IRREGULAR))
 
     def truth(self, captions: Captions) -> Int8Array:
-        """Whether each image [images] shows the noun."""
+        """Return whether each image [images] shows the noun."""
         said, open_ = captions.mentions(self.terms), captions.mentions((*self.unsure, *self.other))
         truth = np.full(captions.images, UNKNOWN, dtype=np.int8)
         truth[(said == 0) & (open_ == 0) & captions.described] = NOT_SHOWN
@@ -172,12 +172,12 @@ class Noun:
 
 @cache
 def nouns() -> tuple[Noun, ...]:
-    """The nouns that are asked for, unless others are given."""
+    """Return the nouns that are asked for, unless others are given."""
     return nouns_from(_read("nouns.toml"))
 
 
 def nouns_from(table: Mapping[str, Mapping[str, Any]]) -> tuple[Noun, ...]:
-    """The nouns of a table in the form of nouns.toml."""
+    """Return the nouns of a table in the form of nouns.toml."""
     return tuple(_noun(text, words) for text, words in table.items())
 
 
@@ -187,13 +187,13 @@ def _noun(text: str, words: Mapping[str, Any]) -> Noun:
 
 
 def noun_queries(captions: Captions, asked: Sequence[Noun] | None = None) -> Iterator[TruthQuery]:
-    """A query for every noun, whether or not an image shows it."""
+    """Yield a query for every noun, whether or not an image shows it."""
     for noun in asked or nouns():
         yield TruthQuery(noun.text, "noun", noun.truth(captions))
 
 
 def phrase_queries(captions: Captions, asked: Sequence[Noun] | None = None) -> Iterator[TruthQuery]:
-    """A query for every adjective and noun that at least one image shows together."""
+    """Yield a query for every adjective and noun that at least one image shows together."""
     for noun in asked or nouns():
         shown = noun.truth(captions)
         for kind in noun.adjectives:
@@ -212,7 +212,7 @@ def phrase_queries(captions: Captions, asked: Sequence[Noun] | None = None) -> I
 
 
 def _only_one(captions: Captions, noun: Noun) -> BoolArray:
-    """Which images [images] show exactly one of a noun: two captions say so, and none hints at more."""
+    """Return which images [images] show exactly one instance of a noun: two captions say so, and none hints at more."""
     singular = [term for term in noun.terms if term not in noun.plurals]
     open_ = captions.mentions((*noun.plurals, *_SEVERAL, *NUMBERS))
     found: BoolArray = (captions.together(_ONE, singular) >= 2) & (open_ == 0)
@@ -220,7 +220,7 @@ def _only_one(captions: Captions, noun: Noun) -> BoolArray:
 
 
 def scene_queries(captions: Captions, seed: int, asked: Sequence[Noun] | None = None) -> Iterator[TruthQuery]:
-    """Parts of captions from one noun to the next, such as `a dog running on the beach`, in random order."""
+    """Yield parts of captions from one noun to the next, such as `a dog running on the beach`, in random order."""
     by_term = {term: noun for noun in asked or nouns() for term in noun.terms}
     longest_first = sorted(by_term, key=len, reverse=True)
     term = re.compile(rf"\b(?:(?:a|an|the) )?({'|'.join(map(re.escape, longest_first))})\b")
@@ -245,7 +245,7 @@ def scene_queries(captions: Captions, seed: int, asked: Sequence[Noun] | None = 
 def sentence_queries(
     records: Sequence[Record], captions: Captions, seed: int, lang: str = "en", asked: int | None = None
 ) -> Iterator[TruthQuery]:
-    """One caption of every image, or of the first `asked` images, as a query, in random order.
+    """Yield one caption of every image, or of the first `asked` images, as a query, in random order.
 
     Images with few captions are judged only if all images have few.
     """
@@ -267,7 +267,7 @@ def sentence_queries(
 
 
 def name_queries(records: Sequence[Record], captions: Captions) -> Iterator[TruthQuery]:
-    """A query for every label that can be distinguished from the labels and captions of the other images."""
+    """Yield a query for every label that can be distinguished from the labels and captions of the other images."""
     vague = frozenset(_read("names.toml")["vague"])
     labels = [record.label for record in records]
     for name in dict.fromkeys(label for label in labels if label is not None and label not in vague):
@@ -293,7 +293,7 @@ def truth_queries(
     asked: int | None = None,
     nouns: Sequence[Noun] | None = None,
 ) -> list[TruthQuery]:
-    """Queries of every kind that the records allow, each with at least one image whose truth is known.
+    """Return queries of every kind that the records allow, each with at least one image whose truth is known.
 
     sentences, scenes: the largest number of captions, and of parts of captions, to use as queries. asked: use captions
         only of the first `asked` records. nouns: the nouns to ask for; by default those of nouns.toml.
@@ -306,7 +306,7 @@ def truth_queries(
 
 
 def _wider(words: frozenset[str]) -> list[str]:
-    """Words of captions that leave it open whether an image shows a name with these words.
+    """Return the words of captions that leave it open whether an image shows a name with these words.
 
     They are more general (`dog` for a terrier), or name places where it is seldom mentioned (`kitchen` for a toaster).
     """
@@ -317,18 +317,18 @@ def _wider(words: frozenset[str]) -> list[str]:
 
 
 def _heads(words: frozenset[str], captions: Captions) -> list[str]:
-    """The last part of a compound, if captions contain both parts as words: `tub` in `bathtub`."""
+    """Return the last part of a compound, if captions contain both parts as words: `tub` in `bathtub`."""
     parts = [(word[:cut], word[cut:]) for word in words for cut in range(_PART, len(word) - _PART + 1)]
     return [last for first, last in parts if captions.has(first) and captions.has(last)]
 
 
 def _plain(text: str) -> str:
-    """Words in lower case, one space between them."""
+    """Convert to lower case, with one space between words."""
     return " ".join(re.findall(r"[a-z0-9]+", text.lower()))
 
 
 def _stem(word: str) -> str:
-    """A word without a common ending: `runs` and `running` are both `run`."""
+    """Return a word without a common ending: `runs` and `running` are both `run`."""
     for ending in ("ing", "ed", "es", "s"):
         if word.endswith(ending) and len(word) > len(ending) + 2:
             short = word.removesuffix(ending)
@@ -338,7 +338,7 @@ def _stem(word: str) -> str:
 
 @cache
 def _synonyms() -> Mapping[str, frozenset[str]]:
-    """For each stem, the stems of words that may mean the same."""
+    """Return, for each stem, the stems of words that may mean the same."""
     groups = [frozenset(map(_stem, group.split())) for group in _read("synonyms.toml")["groups"]]
     return {stem: frozenset().union(*(group for group in groups if stem in group)) for stem in set().union(*groups)}
 

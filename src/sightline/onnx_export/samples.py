@@ -13,14 +13,14 @@ from sightline.onnx_export.observe import Sample
 
 
 def image_samples(images: Float32Array | None) -> list[Sample]:
-    """Inputs of the image graph, one for each image."""
+    """Return the inputs of the image graph, one for each image."""
     return [] if images is None else [{"pixels": image[None]} for image in images]
 
 
 def caption_samples(
     records: Sequence[Record], languages: Sequence[str], tokenizer: Tokenizer, count: int = 1024
 ) -> list[Sample]:
-    """Tokens of some captions, evenly spaced over the records: the first caption of a record in each language."""
+    """Return the tokens of some captions, evenly spaced over the records: a record's first caption in each language."""
     captions = [some[0] for record in records for lang, some in record.captions.items() if some and lang in languages]
     chosen = np.linspace(0, len(captions), min(count, len(captions)), endpoint=False, dtype=np.int64)
     tokens = (tokenizer([captions[place]]) for place in chosen)
@@ -31,7 +31,7 @@ def caption_samples(
 def pair_samples(
     retriever: Retriever, texts: Sequence[Sample], images: Float32Array | None, most: int = 64, pairs: int = 256
 ) -> list[Sample]:
-    """Inputs of the matcher: some texts, each with the most similar of a few images, as in reranking."""
+    """Return the inputs of the matcher: some texts, each with the most similar of a few images, as in reranking."""
     if images is None or not texts or not {"embed", "match"} <= retriever.abilities:
         return []
     seen = retriever.encode_images(torch.from_numpy(images[:most]))

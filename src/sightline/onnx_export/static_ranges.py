@@ -23,13 +23,15 @@ Floats = npt.NDArray[np.float32]
 
 
 def sample_images(records: Sequence[Record], preprocess: ImageInput, count: int = 128) -> Floats:
-    """Pixels [images, 3, size, size] of readable images of a data set, evenly spaced over it."""
+    """Return the pixels [images, 3, size, size] of some readable images, evenly spaced over a data set."""
     chosen = records[:: max(1, len(records) // count)][:count]
     loaded = list(load_pixels([record.image for record in chosen], preprocess))
     pixels = [one.pixels for one in loaded if one.pixels is not None]
     if not pixels:
         why = f": {loaded[0].error.what}" if loaded and loaded[0].error else ""
-        raise DataError(f"no readable image to measure ranges on{why}", "Use data with readable images.")
+        raise DataError(
+            f"there is no readable image to measure quantisation ranges on{why}", "Use data with readable images."
+        )
     return np.stack(pixels)
 
 
@@ -77,7 +79,7 @@ def _is_matrix(tensor: onnx.TensorProto | None) -> bool:
 
 
 def _observed(model: onnx.ModelProto, names: list[str], samples: Iterable[Sample]) -> dict[str, _Seen]:
-    """The ranges of the named values of a graph over the samples."""
+    """Return the ranges of the named values of a graph over the samples."""
     found: dict[str, list[tuple[Floats, Floats, Floats]]] = {name: [] for name in names}
     for values in observed(model, names, samples):
         for name, value in zip(names, values, strict=True):
@@ -120,7 +122,7 @@ class _Plan:
         return cls(divisor, scale, round(-least / scale), tuple(whole), tuple(steps))
 
     def error(self, rows: Floats, matrices: list[Floats]) -> float:
-        """The largest error of any row's result, relative to that result."""
+        """Return the largest relative error of any row's result."""
         taken = np.clip(np.round(rows / self.divisor / self.scale) + self.zero, 0, 255) - self.zero
         worst = 0.0
         for matrix, whole, steps in zip(matrices, self.matrices, self.steps, strict=True):
@@ -177,7 +179,7 @@ class _Rewriting:
     def _alike(
         self, source: str, nodes: list[onnx.NodeProto], divisor: Floats, prefix: str
     ) -> tuple[str, list[onnx.NodeProto]]:
-        """The value with its channels divided: by the preceding normalisation, if nothing else reads its output."""
+        """Divide the channels of a value, in the preceding normalisation if nothing else reads its output."""
         maker = self._made.get(source)
         outputs = {output.name for output in self._graph.output}
         if maker is not None and maker.op_type == "LayerNormalization" and source not in outputs:
@@ -209,7 +211,7 @@ class _Rewriting:
         self._gone.add(node.output[0])
 
     def _bias(self, product: str) -> tuple[onnx.NodeProto, str] | None:
-        """The addition of a constant vector to a product, if nothing else reads the product, and that vector's name."""
+        """Return the node that adds a constant vector to a product that nothing else reads, and the vector's name."""
         users = self._users.get(product, [])
         if len(users) != 1 or users[0].op_type != "Add":
             return None
@@ -223,7 +225,7 @@ class _Rewriting:
 
 
 def _copy(proto: Any) -> Any:
-    """A copy of a protobuf message that is independent of the list it comes from."""
+    """Return a copy of a protobuf message that is independent of the list it comes from."""
     copy = type(proto)()
     copy.CopyFrom(proto)
     return copy

@@ -15,7 +15,7 @@ _CARD = "README.md"
 
 
 def download(name: str) -> Path:
-    """The folder of a model from the hub, which is downloaded only once."""
+    """Return the folder of a model from the hub, which is downloaded only once."""
     try:
         return Path(_library().snapshot_download(name, ignore_patterns=_NEVER_READ))
     except ModelError:
@@ -26,7 +26,7 @@ def download(name: str) -> Path:
 
 
 def check_pushable(model: str) -> str:
-    """The hub name in `hf:USER/NAME`; raises an error if it is not valid, or if the user is not logged in."""
+    """Return the hub name in `hf:USER/NAME`; raises an error if it is not valid, or if the user is not logged in."""
     name = model.removeprefix(HUB_PREFIX)
     if name == model or name.count("/") != 1:
         raise ModelError(f"{model}: not a repository to push to", f"Use {HUB_PREFIX}USER/NAME.")
@@ -36,7 +36,7 @@ def check_pushable(model: str) -> str:
         library.HfApi().whoami()
     except Exception as error:
         raise ModelError(
-            f"{model}: cannot be pushed to: {error}", "Log in with `hf auth login`, or set HF_TOKEN."
+            f"{model}: cannot push to this repository: {error}", "Log in with `hf auth login`, or set HF_TOKEN."
         ) from error
     return name
 
@@ -68,7 +68,7 @@ def push(folder: str | Path, model: str, *, private: bool = False) -> str:
 
 
 def card(spec: BundleSpec, name: str, languages: Sequence[str]) -> str:
-    """The model card that the hub shows for a bundle: how to use it, and what it can do."""
+    """Return the model card that the hub shows for a bundle: how to use it, and what it can do."""
     listed = "\n".join(f"- {language}" for language in languages)
     return f"""---
 library_name: sightline

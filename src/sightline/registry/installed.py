@@ -48,7 +48,7 @@ class InstalledModel:
         return sum(file.stat().st_size for file in files if file.is_file()) / 1e6
 
     def to_json(self) -> dict[str, Any]:
-        """The bundle's entry in the output of `sightline models --json`."""
+        """Return the bundle's entry in the output of `sightline models --json`."""
         return {
             "model": self.model,
             "name": self.spec.name,
@@ -62,7 +62,7 @@ class InstalledModel:
 
 
 def installed_models(on_problem: Callable[[BundleError], None] | None = None) -> list[InstalledModel]:
-    """Every bundle in a known place: the default one, those from the hub, and those in the working folder.
+    """Return every bundle in a known place: the default one, those from the hub, and those in the working folder.
 
     Files are not checked against their hashes, which would take too long for a list. If a spec cannot be read, its
     bundle is left out, and the error is passed to `on_problem`.
@@ -80,7 +80,7 @@ def installed_models(on_problem: Callable[[BundleError], None] | None = None) ->
 
 
 def _variants(found: InstalledModel) -> Iterator[InstalledModel]:
-    """The variants of a bundle: without its fast image graph and, if it has one, with it."""
+    """Yield the variants of a bundle: without its fast image graph and, if it has one, with it."""
     yield replace(found, spec=found.spec.without_fast())
     if found.spec.fast is not None:
         name = FAST if found.model == "default" else f"{found.model}:{FAST}"
@@ -88,7 +88,7 @@ def _variants(found: InstalledModel) -> Iterator[InstalledModel]:
 
 
 def _places() -> Iterator[tuple[str, Path]]:
-    """The name and the folder of each bundle."""
+    """Yield the name and the folder of each bundle."""
     with suppress(ModelError):  # `sightline doctor` reports a missing default model
         yield "default", locate("default")
     for folder in sorted(_hub().glob("models--*")):
@@ -103,7 +103,7 @@ def _places() -> Iterator[tuple[str, Path]]:
 
 
 def _hub() -> Path:
-    """The download cache of huggingface_hub, located by the same rules as that library uses."""
+    """Return the download cache of huggingface_hub, located by the same rules as that library uses."""
     if "HF_HUB_CACHE" in os.environ:
         return Path(os.environ["HF_HUB_CACHE"])
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -111,7 +111,7 @@ def _hub() -> Path:
 
 
 def table(bundles: Sequence[InstalledModel]) -> "Table":
-    """A table with one bundle per row and the last of its results, which has the most stages."""
+    """Return a table with one bundle per row and the last of its results, which has the most stages."""
     from rich.table import Table
 
     shown = Table()
@@ -127,7 +127,7 @@ def table(bundles: Sequence[InstalledModel]) -> "Table":
 
 
 def published_table(models: Sequence[PublishedModel]) -> "Table":
-    """A table with one published model per row, without results: only bundles made from them are measured."""
+    """Return a table with one published model per row, without results: only bundles made from them are measured."""
     from rich.table import Table
 
     shown = Table()
@@ -142,7 +142,7 @@ def published_table(models: Sequence[PublishedModel]) -> "Table":
 
 
 def _best(results: Sequence[Mapping[str, Any]]) -> str:
-    """The recall at 1 in both directions, on the first data set with captions, with all stages."""
+    """Return the recall at 1 in both directions, on the first data set with captions, with all stages."""
     captioned = [result for result in results if "text_to_image" in result]
     if not captioned:
         return "not measured"

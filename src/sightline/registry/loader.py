@@ -40,18 +40,18 @@ def load(model: str | Path = "default", *, prefer_gpu: bool = False) -> Model:
         opened = Bundle.open(folder, fast=is_fast)
         return opened.prefer_gpu() if prefer_gpu else opened
     if is_fast:
-        raise ModelError(f"{model}: not a bundle, but only bundles have a fast image graph", "Leave out :fast.")
+        raise ModelError(f"{model}: is not a bundle, and only bundles have a fast image graph", "Leave out :fast.")
     if any((folder / name).is_file() for name in (CHECKPOINT_FILE, PUBLISHED_FILE, OPEN_CLIP_FILE)):
         return _under_torch(folder, str(model).removeprefix(HUB_PREFIX))
     raise ModelError(
-        f"{model}: neither a bundle (no {SPEC_FILE}) nor a checkpoint (no {CHECKPOINT_FILE}) nor a published model "
-        f"(no {PUBLISHED_FILE})",
+        f"{model}: is neither a bundle (no {SPEC_FILE}), nor a checkpoint (no {CHECKPOINT_FILE}), nor a published "
+        f"model (no {PUBLISHED_FILE})",
         "Use default, the folder of a bundle, of a checkpoint or of a published model, or hf:NAME.",
     )
 
 
 def locate(model: str | Path) -> Path:
-    """The folder of a model, given its name or folder as in `load`."""
+    """Return the folder of a model, given its name or folder as in `load`."""
     model = without_fast(model)
     if model == "default":
         return _bundled()
@@ -60,7 +60,7 @@ def locate(model: str | Path) -> Path:
     folder = Path(model)
     if folder.is_file() and folder.suffix in _WEIGHTS:
         raise ModelError(
-            f"{model}: weights alone, without a configuration and a tokenizer",
+            f"{model}: contains only weights, without a configuration or a tokenizer",
             f"Put them into a folder with {OPEN_CLIP_FILE} and tokenizer.json of their architecture, as open_clip's "
             "push_to_hf_hub does, and use that folder.",
         )
@@ -68,12 +68,12 @@ def locate(model: str | Path) -> Path:
         raise ModelError(f"{model}: no such folder", "Use default, the folder of a bundle or checkpoint, or hf:NAME.")
     best = folder / BEST_FOLDER
     if (best / CHECKPOINT_FILE).is_file() and not (folder / SPEC_FILE).is_file():
-        raise ModelError(f"{model}: a training run, not a model", f"Use its best checkpoint: {best}")
+        raise ModelError(f"{model}: is a training run, not a model", f"Use its best checkpoint: {best}")
     return _clip_inside(folder)
 
 
 def without_fast(model: str | Path) -> str | Path:
-    """The name or folder of a model without the suffix that selects its fast image graph.
+    """Return the name or folder of a model without the suffix that selects its fast image graph.
 
     >>> without_fast("fast"), without_fast("bundles/mine:fast"), without_fast("bundles/mine")
     ('default', 'bundles/mine', 'bundles/mine')
@@ -85,7 +85,7 @@ def without_fast(model: str | Path) -> str | Path:
 
 
 def _clip_inside(folder: Path) -> Path:
-    """The folder of the CLIP model in a sentence-transformers folder; any other folder is returned unchanged."""
+    """Return the folder of the CLIP model in a sentence-transformers folder; any other folder is returned unchanged."""
     path = folder / MODULES_FILE
     if not path.is_file() or (folder / CHECKPOINT_FILE).is_file():
         return folder
@@ -96,7 +96,7 @@ def _clip_inside(folder: Path) -> Path:
         raise ModelError(f"{path}: cannot be read: {error}") from error
     if "CLIPModel" not in kinds:
         raise ModelError(
-            f"{folder}: a sentence-transformers model of {', '.join(kinds)}, which reads texts only",
+            f"{folder}: is a sentence-transformers model of {', '.join(kinds)}, which only reads texts",
             "Use one with a CLIPModel, or train image and text encoders with this one as model.text.source.",
         )
     inside = PurePosixPath(kinds["CLIPModel"])
@@ -106,7 +106,7 @@ def _clip_inside(folder: Path) -> Path:
 
 
 def _bundled() -> Path:
-    """The bundled model: inside an installed package, or in the root of a checkout."""
+    """Return the bundled model: inside an installed package, or in the root of a checkout."""
     package = Path(__file__).parents[1]
     for folder in (package / "bundles" / "default", package.parents[1] / "bundles" / "default"):
         if (folder / SPEC_FILE).is_file():

@@ -27,7 +27,7 @@ class PublishedModel:
         return 4 * self.parameters / 1e6
 
     def to_json(self) -> dict[str, Any]:
-        """The model's entry in the output of `sightline models --json`, like a bundle's but with no results."""
+        """Return the model's entry in the output of `sightline models --json`, like a bundle's but with no results."""
         return {
             "model": self.model,
             "abilities": list(self.abilities),

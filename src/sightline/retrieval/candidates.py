@@ -39,13 +39,13 @@ class Candidates:
 
     @staticmethod
     def of(ids: Int64Array, cosines: FloatArray, stage: str = "embed") -> "Candidates":
-        """The candidates of the first stage, with its scores."""
+        """Return the candidates of the first stage, with its scores."""
         scores = cosines.astype(np.float64)
         none = np.broadcast_to(np.zeros(()), scores.shape)
         return Candidates(ids, scores, scores, (stage,) * ids.shape[-1], scores, none, none)
 
     def __len__(self) -> int:
-        """The number of candidates per query."""
+        """Return the number of candidates per query."""
         return int(self.ids.shape[-1])
 
     def reranked(self, judged: FloatArray, stage: str, cosine_value: float = 0.0) -> "Candidates":
@@ -55,7 +55,7 @@ class Candidates:
         """
         k = judged.shape[-1]
         if judged.shape != self.ids[..., :k].shape:
-            raise EvaluationError(f"scores of shape {judged.shape} for lists of shape {self.ids.shape}")
+            raise EvaluationError(f"scores have shape {judged.shape}, but the lists have shape {self.ids.shape}")
         fit, scores = self.fit.copy(), self.scores.copy()
         fit[..., :k] = judged - cosine_value * self.penalty[..., :k]
         scores[..., :k] = fit[..., :k] + cosine_value * self.beside[..., :k]
@@ -64,16 +64,16 @@ class Candidates:
         return replace(self, fit=fit, scores=scores, stages=stages)._mapped(lambda values: _head(values, order))
 
     def taken(self, places: Int64Array) -> "Candidates":
-        """The candidates at these positions, in that order."""
+        """Return the candidates at these positions, in that order."""
         kept = replace(self, stages=tuple(self.stages[place] for place in places))
         return kept._mapped(lambda values: values[..., places])
 
     def first(self, n: int) -> "Candidates":
-        """The first n candidates, or all if there are fewer."""
+        """Return the first n candidates, or all if there are fewer."""
         return self if n >= len(self) else self.taken(np.arange(n))
 
     def is_blank(self) -> BoolArray:
-        """Which candidates [n] of one query are blank images."""
+        """Return which candidates [n] of one query are blank images."""
         return np.array([id in self.blank for id in self.ids.tolist()], dtype=np.bool_)
 
     def _mapped(self, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> "Candidates":

@@ -52,7 +52,7 @@ class Ranking:
         return None if self.relevances is None or not len(self.relevances) else float(self.relevances.max())
 
     def at_least(self, least: float | None) -> "Ranking":
-        """The candidates with at least this relevance; all if it is None."""
+        """Return the candidates with at least this relevance; all if it is None."""
         if least is None:
             return self
         if self.relevances is None:
@@ -81,11 +81,11 @@ class Cascade:
     fast_relevance: PairRelevance | None = None
 
     def reading(self, model: Model) -> "Cascade":
-        """The same cascade with the model for another language; see `language.in_language`."""
+        """Return this cascade with the model for another language; see `language.in_language`."""
         return replace(self, model=model, fast_relevance=self.fast_relevance if model.fast_relevance else None)
 
     def run(self, options: SearchOptions, scope: Scope = EVERYTHING, *, watch: Stopwatch | None = None) -> Ranking:
-        """Answer a query. watch: a running stopwatch."""
+        """Search for a query. watch: a running stopwatch."""
         query, plan = options.query, resolve(options, self.model)
         watch = watch or search_stopwatch(plan.budget_ms, self.clock)
         self._prepare(query, plan)
@@ -111,7 +111,7 @@ class Cascade:
         return self._ranking(encoded, candidates, plan, scope, watch)
 
     def run_together(self, texts: Sequence[str], k: int, scope: Scope = EVERYTHING) -> list[Ranking]:
-        """Answer many texts with the first stage alone: the same results as from `run`, but faster.
+        """Search for many texts with the first stage alone: the same results as from `run`, but faster.
 
         The reported time of each is that of the whole batch.
         """
@@ -160,7 +160,7 @@ class Cascade:
         self.model.prepare(*(graph for graph, needed in needs.items() if needed))
 
     def _possible(self, plan: Plan, query: EncodedQuery) -> Plan:
-        """The plan without stages whose input is missing from the query or from the store."""
+        """Return the plan without stages whose input is missing from the query or from the store."""
         if query.across is None:
             return replace(plan, late=0, rerank=0)
         shape = self.store.shape
@@ -218,7 +218,7 @@ class Cascade:
 
 
 def _cosine_value(plan: Plan) -> float:
-    """How many points of the matcher's score correspond to a cosine of 1.0."""
+    """Return how many points of the matcher's score correspond to a cosine of 1.0."""
     embed, match = plan.calibration.get("embed"), plan.calibration.get("match")
     if embed and match and embed.scale > 0 and match.scale > 0:
         return embed.scale / match.scale

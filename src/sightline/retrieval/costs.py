@@ -28,7 +28,7 @@ class Cost(NamedTuple):
     each: float
 
     def affordable(self, seconds: float) -> int:
-        """How many items can be scored in this time."""
+        """Return how many items can be scored in this time."""
         return max(0, int((seconds - self.fixed) / self.each)) if self.each > 0 else 1_000_000
 
 
@@ -62,13 +62,13 @@ class Costs:
         self._saved = -_SAVE_SECONDS
 
     def of(self, stage: StageName) -> Cost | None:
-        """The cost of a stage; None if it was never measured."""
+        """Return the cost of a stage; None if it was never measured."""
         with self._lock:
             samples = self._known().get(stage)
             return fit(samples) if samples else None
 
     def affordable(self, stage: StageName, seconds: float) -> int | None:
-        """How many items a stage can score in this time; None if it was never measured.
+        """Return how many items a stage can score in this time; None if it was never measured.
 
         If every sample has exactly that many items, one more is tried: the cost per item and the fixed cost can
         be separated only with samples of different sizes.
@@ -98,7 +98,7 @@ class Costs:
 
 
 def _checked(found: object) -> dict[str, list[Timing]]:
-    """The stored samples; invalid ones are ignored."""
+    """Return the stored samples; invalid ones are ignored."""
     try:
         return {
             str(stage): [(int(items), float(seconds)) for items, seconds in samples if items >= 1 and seconds >= 0]
@@ -140,11 +140,11 @@ class Stopwatch:
         return {part: 1000 * spent for part, spent in self.seconds.items()}
 
     def left(self) -> float:
-        """How many seconds of the time limit may still be planned; infinite without a limit."""
+        """Return how many seconds of the time limit may still be planned; infinite without a limit."""
         return float("inf") if self.limit is None else _MARGIN * (self.limit - (self.clock() - self._started))
 
 
 def search_stopwatch(budget_ms: float | None = None, clock: Callable[[], float] = time.perf_counter) -> Stopwatch:
-    """A stopwatch for the parts of a search."""
+    """Return a stopwatch for the parts of a search."""
     limit = None if budget_ms is None else budget_ms / 1000
     return Stopwatch(("encode", "retrieve", "interact", "match"), limit, clock)

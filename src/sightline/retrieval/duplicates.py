@@ -30,7 +30,7 @@ _AHEAD = 16  # images whose patches are read at once
 
 
 def leaders(embeddings: Float32Array, least: float, is_same: IsSame | None = None) -> Ids:
-    """For each of the images [n, dim], best first, the first image that it is a copy of, which may be itself.
+    """Return, for each of the images [n, dim], best first, the first image that it is a copy of, perhaps itself.
 
     least: the minimum cosine for two images to be the same. is_same: compares images above it more closely.
 
@@ -69,7 +69,7 @@ class Patches:
     ahead: dict[int, Float32Array] = field(default_factory=dict)
 
     def is_same(self, one: int, others: Ids) -> BoolArray:
-        """Whether each of the others has the same patches at the same positions."""
+        """Return whether each of the other images has the same patches at the same positions."""
         own = self._read(one)
         return np.array([_agreement(own, self._patches(int(other))) >= ALIKE for other in others], dtype=np.bool_)
 
@@ -79,7 +79,7 @@ class Patches:
         return self.kept[place]
 
     def _read(self, place: int) -> Float32Array:
-        """The states [patches, width] of an image, each of unit length; reads several images at a time."""
+        """Return the states [patches, width] of an image, each of unit length; reads several images at a time."""
         if place not in self.ahead:
             found = self.store.fetch(self.ids[place : place + _AHEAD], "states")
             lengths = np.linalg.norm(found.values, axis=-1, keepdims=True)
@@ -90,7 +90,7 @@ class Patches:
 
 
 def _agreement(one: Float32Array, other: Float32Array) -> float:
-    """The mean cosine of patches; computed without threads, because at this size their overhead exceeds the gain."""
+    """Return the mean cosine of patches, computed without threads, which would cost more than they gain here."""
     return float((one * other).sum()) / max(1, len(one)) if one.shape == other.shape else 0.0
 
 

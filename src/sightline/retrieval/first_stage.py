@@ -49,7 +49,7 @@ EVERYTHING = Scope()
 def retrieve(
     store: Store, query: EncodedQuery, n: int, scope: Scope = EVERYTHING, *, first: Neighbors | None = None
 ) -> Candidates:
-    """Find the n best items. first: the store's results for `query`, if already known; as many as are examined first.
+    """Find the n best items. first: the store's results for `query`, if known, as many as are examined first.
 
     If an item shows more unwanted content than is typical of the collection, its cosine is lowered by the difference.
     Scores are never raised, so once the n-th best score reaches the lowest cosine examined, no item further down can be
@@ -96,7 +96,7 @@ def blank_last(candidates: Candidates, blank: Blank | None) -> Candidates:
 
 
 def existing(ids: Int64Array, exists: Exists | None) -> BoolArray:
-    """Which of these ids [n] still exist; all of them without `exists`."""
+    """Return which of these ids [n] still exist; all of them without `exists`."""
     if exists is None:
         return np.ones(len(ids), dtype=np.bool_)
     known = exists(ids.tolist())
@@ -135,7 +135,7 @@ class Unwanted:
 
     @staticmethod
     def of(query: EncodedQuery, store: Store, allowed: Int64Array | None) -> "Unwanted | None":
-        """A query's unwanted content, and how much of it is typical of the items to search; None if it has none."""
+        """Return a query's unwanted content, and how much of it is typical of the items; None if there is none."""
         if not len(query.without):
             return None
         ids = np.intersect1d(allowed, store.ids()) if allowed is not None else store.ids()
@@ -146,7 +146,7 @@ class Unwanted:
         return Unwanted(query.without, np.median(cosines, axis=0))
 
     def shown_by(self, embeddings: Float32Array) -> Float64Array:
-        """How much more unwanted content the items [n, dim] show than is typical, summed over all of it: [n]."""
+        """Return how much more unwanted content the items [n, dim] show than is typical, summed over all of it: [n]."""
         excess = np.maximum(0, embeddings @ self.vectors.T - self.typical)
         total: Float64Array = excess.sum(axis=1, dtype=np.float64)
         return total

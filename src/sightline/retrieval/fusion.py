@@ -20,7 +20,7 @@ def fuse(rule: FusionRule, cosines: FloatArray, logits: FloatArray, weight: floa
     Table 9 of paper 1 finds `ce` best and, of the sums, a weight of 0.1.
     """
     if cosines.shape != logits.shape:
-        raise EvaluationError(f"{cosines.shape} embedding scores for {logits.shape} match logits")
+        raise EvaluationError(f"cosines have shape {cosines.shape}, but match logits have shape {logits.shape}")
     check_fusion(rule, weight)
     embed, match = cosines.astype(np.float64), logits.astype(np.float64)
     if rule == "ce":
@@ -34,17 +34,17 @@ def fuse(rule: FusionRule, cosines: FloatArray, logits: FloatArray, weight: floa
 
 
 def check_fusion(rule: str, weight: float) -> None:
-    """Validate a rule and its weight early."""
+    """Check a rule and its weight before they are used."""
     if rule not in FUSIONS:
         raise OptionError("fusion", f"must be one of {', '.join(FUSIONS)}, not {rule!r}")
     if not np.isfinite(weight):
         raise OptionError("weight", f"must be a finite number, not {weight}")
     if rule in ("add", "norm_add") and not 0 <= weight <= 1:
-        raise OptionError("weight", f"must be between 0 (match alone) and 1 (embed alone) for {rule}, not {weight:g}")
+        raise OptionError("weight", f"must be between 0 (match only) and 1 (embed only) for {rule}, not {weight:g}")
 
 
 def sigmoid(logits: FloatArray) -> Float64Array:
-    """1 / (1 + exp(-x)) without overflow, in float64, where only logits above 37, not 17, round to exactly 1."""
+    """Compute 1 / (1 + exp(-x)) without overflow, in float64, where logits up to 37 (not 17) stay below 1."""
     value: Float64Array = np.exp(-np.logaddexp(0.0, -logits.astype(np.float64)))
     return value
 

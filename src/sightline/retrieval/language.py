@@ -6,7 +6,7 @@ from sightline.languages.recognise import recognise
 
 
 def in_language(model: Model, lang: str | None, *texts: str | None) -> tuple[Model, str | None]:
-    """The model for the language of some texts, and the language: None if the model names none, or there is no text.
+    """Return the model for the language of some texts, and the language, which is None if unknown or without texts.
 
     lang: their language, or None to recognise it from the first of them. A language that the model lacks is rejected.
     """
@@ -15,7 +15,7 @@ def in_language(model: Model, lang: str | None, *texts: str | None) -> tuple[Mod
 
 
 def language_of(text: str | None, model: Model) -> str | None:
-    """The language of a text among those that a model reads, or its main one if in doubt; None if it names none."""
+    """Return the language of a text among those of a model, or its main one if in doubt; None if it lists none."""
     languages = model.languages
     if text is None or not languages or MANY_LANGUAGES in languages:
         return None

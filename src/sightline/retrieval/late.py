@@ -87,7 +87,7 @@ def rank_all(late: LateScorer, query: EncodedQuery, n: int, scope: Scope = EVERY
 
 
 def _judge_all(late: LateScorer, ids: Int64Array, query: EncodedQuery, unwanted: Unwanted | None) -> Float64Array:
-    """The fit of items, the contribution of the rest of the query, and the penalty for unwanted content: [3, n].
+    """Return the fit of items, the contribution of the rest of the query, and the penalty for unwanted content: [3, n].
 
     Computed in new threads, so that Ctrl-C, raised in the main thread, stops each after a few items.
     """

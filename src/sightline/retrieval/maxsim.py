@@ -14,7 +14,7 @@ _FEW = 16  # columns; up to this many, numpy's reduceat is fast
 
 
 def words_with_images(words: Float32Array, images: QuantizedRows) -> Float32Array:
-    """Late interaction of one text, its words [words, dim], with the stored patches of many images: [images]."""
+    """Score one text, its words [words, dim], by late interaction with the stored patches of many images: [images]."""
     _refuse_empty(words, images, "image")
     products, lengths = _products(words, images), images.lengths
     if len(words) > _FEW and len(lengths) and lengths.min() == lengths.max():
@@ -26,21 +26,21 @@ def words_with_images(words: Float32Array, images: QuantizedRows) -> Float32Arra
 
 
 def patches_with_texts(patches: Float32Array, texts: QuantizedRows) -> Float32Array:
-    """Late interaction of one image, its patches [patches, dim], with the stored words of many texts: [texts]."""
+    """Score one image, its patches [patches, dim], by late interaction with the stored words of many texts: [texts]."""
     _refuse_empty(patches, texts, "text")
     best = _products(patches, texts).max(axis=1)
     return np.add.reduceat(best, _starts(texts.lengths))
 
 
 def _products(vectors: Float32Array, rows: QuantizedRows) -> Float32Array:
-    """The dot product of every stored row [n, dim] with every vector [m, dim]: [n, m]."""
+    """Return the dot product of every stored row [n, dim] with every vector [m, dim]: [n, m]."""
     products = product(rows.values.astype(np.float32, copy=False), np.ascontiguousarray(vectors.T, np.float32))
     products *= rows.scales[:, None]
     return products
 
 
 def _starts(lengths: Int64Array) -> Int64Array:
-    """The start of each segment, for consecutive segments of these lengths."""
+    """Return the start of each segment, for consecutive segments of these lengths."""
     return np.cumsum(lengths, dtype=np.int64) - lengths
 
 

@@ -19,16 +19,16 @@ class Moments(Protocol):
     """Looks up which items are moments of which videos."""
 
     def videos(self, ids: Sequence[int]) -> Mapping[int, int]:
-        """Maps the ids that are moments to their videos; ids of images are left out."""
+        """Map the ids that are moments to their videos; ids of images are left out."""
         ...
 
     def of(self, videos: Sequence[int]) -> Mapping[int, Mapping[int, float]]:
-        """For each of some videos, the ids of its moments, in order of time, and their seconds."""
+        """Return, for each of some videos, the ids of its moments, in order of time, and their seconds."""
         ...
 
 
 def best_of_each(ids: Int64Array, moments: Moments | None) -> tuple[Int64Array, BoolArray]:
-    """The positions of all images and of each video's first moment in `ids`, and which of these are moments."""
+    """Return the positions of all images and of each video's first moment in `ids`, and which of these are moments."""
     if moments is None:
         return np.arange(len(ids)), np.zeros(len(ids), dtype=np.bool_)
     videos = moments.videos(ids.tolist())

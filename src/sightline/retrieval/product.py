@@ -11,7 +11,7 @@ from sightline.arrays import Float32Array
 
 
 def product(left: Float32Array, right: Float32Array) -> Float32Array:
-    """The matrix product of [n, dim] and [dim, m]: [n, m].
+    """Return the matrix product of [n, dim] and [dim, m]: [n, m].
 
     >>> import numpy as np
     >>> product(np.array([[1.0, 2.0]], dtype=np.float32), np.array([[3.0], [4.0]], dtype=np.float32))
@@ -31,7 +31,7 @@ def _session() -> Any:
 
 
 def _model() -> bytes:
-    """An ONNX model with one operator, so small that it is written here field by field, as protocol buffers."""
+    """Return an ONNX model with one operator, which is so small that its protocol buffer is written field by field."""
     node = _field(1, b"left") + _field(1, b"right") + _field(2, b"product") + _field(4, b"MatMul")
     float32 = _field(2, _field(1, b"\x08\x01"))
     inputs = b"".join(_field(11, _field(1, name) + float32) for name in (b"left", b"right"))
@@ -40,5 +40,5 @@ def _model() -> bytes:
 
 
 def _field(number: int, value: bytes) -> bytes:
-    """A field of a protocol buffer: its number and type, the length, and fewer than 128 bytes."""
+    """Encode a field of a protocol buffer: its number and type, its length, and its data of fewer than 128 bytes."""
     return bytes([number << 3 | 2, len(value)]) + value

@@ -28,7 +28,7 @@ class Query:
     without: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """The text, or the name of the image."""
+        """Return the text, or the name of the image."""
         return self.text if self.text is not None else self.image.name if self.image else ""
 
 
@@ -90,7 +90,7 @@ def encode_together(texts: Sequence[str], model: Model, kind: ItemKind) -> list[
 
 
 def _joined(across: Encoded | None, along: Encoded | None, weight: float) -> tuple[Float32Array, Float32Array | None]:
-    """The search vector, and the weighted contribution of the part in the items' own modality."""
+    """Return the search vector, and the weighted contribution of the part in the items' own modality."""
     if across is None or along is None:
         (only,) = [part for part in (across, along) if part is not None]
         return only.embedding[0], None

@@ -15,10 +15,10 @@ from sightline.stores.base import Store
 
 
 def relevance(scores: FloatArray, calibration: Calibration, items: int | None = None) -> Float64Array:
-    """The probability, for each score, that its item is the one that was meant, among `items` items.
+    """Return the probability that the item with each score is the one that was meant, among `items` items.
 
-    Among ten times as many items as the calibration was fitted on, ten times as many wrong items score as high, so the
-    odds are a tenth. `items` defaults to the number that the calibration was fitted on.
+    If there are ten times as many items as the calibration was fitted on, ten times as many wrong items score as high,
+    so the odds are a tenth. `items` defaults to the number that the calibration was fitted on.
 
     >>> fitted = Calibration(scale=1.0, bias=0.0, items=1001)
     >>> [round(float(relevance(np.array([0.0]), fitted, items)[0]), 2) for items in (101, 1001, 10001)]
@@ -33,7 +33,7 @@ def relevance(scores: FloatArray, calibration: Calibration, items: int | None = 
 def pair_relevances(
     query: EncodedQuery, candidates: Candidates, fitted: PairRelevance, words: Words, store: Store
 ) -> Float64Array:
-    """The probability that each candidate [n] shows what a text asks for, and nothing unwanted.
+    """Return the probability that each candidate [n] shows what a text asks for, and nothing unwanted.
 
     It depends only on the pair, not on other items, other results, filters or stages.
     """
@@ -48,7 +48,7 @@ def pair_relevances(
 def gallery_relevances(
     candidates: Candidates, calibrations: Mapping[str, Calibration], items: int | None = None
 ) -> Float64Array | None:
-    """The relevance of each candidate [n] from the last stage that scored it; None without calibrations.
+    """Return the relevance of each candidate [n] from the last stage that scored it; None without calibrations.
 
     If that stage has no calibration, the score of the first stage is used. items: the number of items in the gallery.
 

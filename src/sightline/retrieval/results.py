@@ -53,7 +53,7 @@ class Hit:
         return f"Hit({self.rank}, {(self.text or self.path)!r}, {said}, stage={self.stage!r})"
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON of a hit in `sightline search --json`; unknown and empty fields are omitted."""
+        """Return the JSON of a hit in `sightline search --json`; unknown and empty fields are omitted."""
         found = {one.name: value for one in fields(self) if (value := getattr(self, one.name)) not in (None, ())}
         found |= {"file": str(self.file), "root": str(self.root), "score": round(self.score, 6)}
         if self.relevance is not None:
@@ -121,11 +121,11 @@ class SearchResult:
         return self.hits[place]
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON of `sightline search --json`."""
+        """Return the JSON of `sightline search --json`."""
         return {**self.about(), "hits": [hit.to_json() for hit in self.hits]}
 
     def about(self) -> dict[str, Any]:
-        """Everything in `to_json` except the hits."""
+        """Return everything in `to_json` except the hits."""
         extra = {
             "lang": self.lang,
             "image": self.query.image.name if self.query.image else None,

@@ -83,7 +83,7 @@ class Plan:
         return max(self.late if self.late != "all" else 0, self.rerank)
 
     def stages(self, scores: Mapping[str, Score], cosine_values: Mapping[str, float] | None = None) -> Iterator[Stage]:
-        """The stages after the first, given the scoring function of each; see `Stage`."""
+        """Yield the stages after the first, given the scoring function of each; see `Stage`."""
         values = cosine_values or {}
         if self.late and self.late != "all":
             yield Stage("late", self.late, scores["late"], cosine_value=values.get("late", 0.0))

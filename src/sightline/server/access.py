@@ -21,7 +21,7 @@ _MOST_CLIENTS = 10_000
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """Return whether only this machine can reach an address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -35,7 +35,7 @@ def check_exposure(host: str, token: str | None) -> None:
     elif not is_loopback(host):
         raise ServeError(
             f"{host} can be reached from other machines, but there is no token",
-            "Set one with --token or SIGHTLINE_TOKEN, or leave out --host to serve this machine alone.",
+            "Set one with --token or SIGHTLINE_TOKEN, or leave out --host to serve only this machine.",
         )
 
 
@@ -50,7 +50,7 @@ def _check_usable(token: str) -> None:
 
 
 class AccessControl:
-    """Decides which requests are answered.
+    """Decides which requests are allowed.
 
     Without a token, only this machine can reach the server, and the Host header must name this machine: otherwise a web
     page could point its own host name here (DNS rebinding) and read what its visitor can read. With a token, requests
@@ -151,7 +151,7 @@ class Rate:
 
 
 def _network(client: str) -> str:
-    """The key that requests are counted by: an IPv4 address, or the /64 network of an IPv6 address.
+    """Return the key that requests are counted by: an IPv4 address, or the /64 network of an IPv6 address.
 
     >>> _network("::ffff:203.0.113.7"), _network("2001:db8::7")
     ('203.0.113.7', '2001:db8::/64')
@@ -179,7 +179,7 @@ def _netloc(origin: str) -> str | None:
 
 
 def _same(given: str, wanted: str) -> bool:
-    """Compare in constant time."""
+    """Compare two strings in constant time."""
     return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), wanted.encode("utf-8", "surrogateescape"))
 
 

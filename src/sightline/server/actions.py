@@ -35,7 +35,7 @@ class Chosen(BaseModel):
 
 
 def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[str, Any]]) -> APIRouter:
-    """Routes for downloads, paths and albums.
+    """Return routes for downloads, paths and albums.
 
     is_local: whether only this machine can reach the server; only then are full paths shown and folders opened.
     """
@@ -51,14 +51,14 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
         },
     )
     async def download(request: Request) -> Response:
-        """The files of items as one ZIP archive, created while it is sent. Send the items' ids as JSON or as a form."""
+        """Download the files of items as one ZIP archive. Send the ids as JSON or as a form."""
         ids = await _ids(request)
         files = await service.quick.run(_entries, service.library, ids)
         return ArchiveResponse(archive(files, service.limits), service.images)
 
     @router.post("/paths", response_model=responses.PathsAnswer)
     async def paths(chosen: Chosen) -> Response:
-        """The paths of items: absolute if only this machine can reach the server, otherwise relative to the root."""
+        """Return the paths of items: absolute if only this machine can reach the server, else relative to the root."""
         return JSONResponse({"paths": await service.quick.run(_paths, service.library, chosen.ids, is_local)})
 
     @router.post("/items/{id}/reveal", status_code=204, response_class=Response)
@@ -72,7 +72,7 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
 
     @router.get("/albums", response_model=responses.AlbumsAnswer)
     async def albums() -> Response:
-        """All albums and the number of items in each; favourites come first."""
+        """List all albums and the number of items in each; favourites come first."""
         return JSONResponse({"albums": await service.quick.run(_albums, service.library)})
 
     @router.post("/albums/{name}", response_model=responses.AlbumsAnswer)
@@ -97,7 +97,7 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
 
 
 async def _ids(request: Request) -> list[int]:
-    """The ids in a request, sent as JSON or as a form, because browsers can save the response to a form as a file."""
+    """Return the ids in a request, sent as JSON or as a form, whose response browsers can save as a file."""
     if request.headers.get("content-type", "").lower().startswith("application/json"):
         return Chosen.model_validate_json(await request.body(), strict=True).ids
     async with request.form(max_files=0, max_fields=4) as form:
@@ -108,7 +108,7 @@ async def _ids(request: Request) -> list[int]:
 
 
 def _items(library: Library, ids: Sequence[int]) -> list[tuple[Member, list[Item]]]:
-    """The existing items with these ids, by collection, in the order of the ids; raises an error if there are none."""
+    """Return the existing items with these ids, by collection, in order; raises an error if there are none."""
     with library.use() as members:
         chosen = []
         for member, own in split_ids(members, ids):
@@ -150,11 +150,11 @@ def open_folder(folder: Path) -> None:
     try:
         subprocess.Popen([command, os.fspath(folder)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     except OSError as error:
-        raise RefusedError(501, "this machine has no file manager that can be started") from error
+        raise RefusedError(501, "no file manager was found on this machine") from error
 
 
 def _albums(library: Library) -> list[dict[str, Any]]:
-    """The albums of all collections; albums with the same name count as one."""
+    """Return the albums of all collections; albums with the same name count as one."""
     counts: Counter[str] = Counter()
     with library.use() as members:
         for member in members:

@@ -12,7 +12,7 @@ from sightline.server.library import Member
 
 
 def text_counts(members: Sequence[Member]) -> dict[str, Any]:
-    """The number of images whose text was read, and of those with text; empty if no text was read."""
+    """Return the number of images whose text was read, and of those with text; empty if no text was read."""
     counts = [text.counts() for text in (member.collection.image_text for member in members) if text is not None]
     if not counts:
         return {}
@@ -20,12 +20,12 @@ def text_counts(members: Sequence[Member]) -> dict[str, Any]:
 
 
 def search_answer(result: GroupResult, members: Sequence[Member]) -> dict[str, Any]:
-    """The output of `sightline search --json`, without details meant only for the owner of the machine."""
+    """Return the output of `sightline search --json`, without details meant only for the owner of the machine."""
     return {**result.flat().about(), "hits": group_hit_answers(result.hits, members)}
 
 
 def group_hit_answers(hits: Sequence[GroupHit], members: Sequence[Member]) -> list[dict[str, Any]]:
-    """Results from several collections, in the order given."""
+    """Return the results from several collections, in the order given."""
     own = {
         number: iter(hit_answers([one.hit for one in hits if one.member == number], member))
         for number, member in enumerate(members)
@@ -34,7 +34,7 @@ def group_hit_answers(hits: Sequence[GroupHit], members: Sequence[Member]) -> li
 
 
 def hit_answers(hits: Sequence[Hit], member: Member) -> list[dict[str, Any]]:
-    """Results as JSON values; the paths of their other files are relative to the root, like `path`."""
+    """Return results as JSON values; the paths of their other files are relative to the root, like `path`."""
     urls = _urls({hit.id: hit.moments[0] if hit.moments else None for hit in hits}, member)
     names = set(root_names(member).values())
     return [
@@ -44,7 +44,7 @@ def hit_answers(hits: Sequence[Hit], member: Member) -> list[dict[str, Any]]:
 
 
 def item_answers(items: Sequence[Item], member: Member) -> list[dict[str, Any]]:
-    """The metadata of items; unknown fields are omitted."""
+    """Return the metadata of items; unknown fields are omitted."""
     urls, names = _urls({item.id: item.moment for item in items}, member), set(root_names(member).values())
     return [
         {
@@ -58,13 +58,13 @@ def item_answers(items: Sequence[Item], member: Member) -> list[dict[str, Any]]:
 
 
 def collection_name(collection: Collection) -> str:
-    """The name of the image folder that a collection is stored in, or else of the collection's own folder."""
+    """Return the name of the image folder that a collection is stored in, or else of the collection's own folder."""
     at = Path(collection.at)
     return _name(at.parent if at.name == DEFAULT_FOLDER else at)
 
 
 def root_names(member: Member) -> dict[int, str]:
-    """The names of the indexed folders by root number, as used in filters; empty if there is only one in total."""
+    """Return the names of the indexed folders by root number, for use in filters; empty if there is only one."""
     collection = member.collection
     if collection.kind != "images" or isinstance(collection.at, str):
         return {}
@@ -81,7 +81,7 @@ def _name(root: Path) -> str:
 
 
 def version(hash: bytes) -> str:
-    """The part of an image's URL that distinguishes it from images with the same id in other collections."""
+    """Return the part of an image's URL that distinguishes it from images with the same id in other collections."""
     return hash.hex()[:16]
 
 
@@ -113,14 +113,14 @@ def _item_answer(item: Item) -> dict[str, Any]:
 
 
 def album_names(collection: Collection, id: int) -> dict[str, list[str]]:
-    """The names of the albums that contain an item, if any."""
+    """Return the names of the albums that contain an item, if any."""
     hash = collection.catalog.hash_of(id) if isinstance(collection.at, Path) else None
     names = collection.albums.of(hash) if hash else []
     return {"albums": names} if names else {}
 
 
 def _urls(moments: Mapping[int, float | None], member: Member) -> dict[int, dict[str, str]]:
-    """The URLs of items' images and, for videos, of the video file, with a version so that browsers can cache them.
+    """Return the URLs of items' images and of video files, with a version so that browsers can cache them.
 
     moments: by id, the time in seconds of the video frame to show; None for an image.
     """
@@ -137,6 +137,6 @@ def _urls(moments: Mapping[int, float | None], member: Member) -> dict[int, dict
 
 
 def _below(path: Path, root: Path) -> str:
-    """A path relative to the root, or only the name of a path outside it. Invalid characters are replaced."""
+    """Return a path relative to the root, or only its name if outside the root. Invalid characters are replaced."""
     shown = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
     return shown.encode("utf-8", "replace").decode()

@@ -83,7 +83,7 @@ def create_app(
 
 
 def _describe(app: FastAPI, *, needs_token: bool) -> None:
-    """Add the schema of problems to the OpenAPI document, and how to send the token if one is needed."""
+    """Add the schema of error responses to the OpenAPI document and, if a token is needed, how to send it."""
     generated = app.openapi
 
     @cache
@@ -103,7 +103,7 @@ def _describe(app: FastAPI, *, needs_token: bool) -> None:
 
 
 async def _wrong_address(request: Request, error: Exception) -> Response:
-    """The response to an unknown path or method, with all allowed methods; the framework lists only one of them."""
+    """Return the response to an unknown path or method, with all allowed methods, not only one as in the framework."""
     response = await answer(request, error)
     described = request.app.openapi()["paths"].get(getattr(request.scope.get("route"), "path", ""))
     if response.status_code == HTTPStatus.METHOD_NOT_ALLOWED and described:

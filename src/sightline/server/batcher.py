@@ -111,7 +111,7 @@ class Batcher(Generic[T, R]):
 
 
 def _alike(waiting: list[_Waiting[T, R]], most: int) -> list[_Waiting[T, R]]:
-    """The first item, and the items of the same kind that are closest to it in size; at most `most` in total."""
+    """Return the first item, and the items of the same kind that are closest to it in size; at most `most` in total."""
     first = waiting[0]
     company = [other for other in waiting[1:] if other.kind == first.kind]
     return [first, *sorted(company, key=lambda other: abs(other.size - first.size))][:most]

@@ -14,7 +14,7 @@ _MOST_FOLDERS = 1_000
 
 
 def some_items(library: Library, k: int, where: str | None) -> dict[str, Any]:
-    """Up to k items that match a filter, evenly spaced in indexing order, and the number of matches."""
+    """Return up to k items that match a filter, evenly spaced in indexing order, and the number of matches."""
     with library.use() as members:
         parts = [_some(member.collection, k, where) for member in members]
         total = sum(count for count, _ in parts)
@@ -35,14 +35,14 @@ def _some(collection: Collection, k: int, where: str | None) -> tuple[int, list[
 
 
 def timeline(library: Library, where: str | None) -> dict[str, Any]:
-    """The number of items that match a filter, in total and by month."""
+    """Return the number of items that match a filter, in total and by month."""
     with library.use() as members:
         found = _timeline(members, where)
         return {"total": len(found), "months": [{"month": one.name, "items": one.items} for one in found.months()]}
 
 
 def timeline_items(library: Library, k: int, where: str | None, start: int, after: str | None) -> dict[str, Any]:
-    """Up to k items by time, newest first, starting at a position or after a cursor."""
+    """Return up to k items by time, newest first, starting at a position or after a cursor."""
     with library.use() as members:
         found = _timeline(members, where)
         first = start if after is None else found.after(after)
@@ -56,7 +56,7 @@ def timeline_items(library: Library, k: int, where: str | None, start: int, afte
 
 
 def _timeline(members: Sequence[Member], where: str | None) -> Timeline:
-    """The timeline of all collections, with the ids that clients use."""
+    """Return the timeline of all collections, with the ids that clients use."""
     found = [member.collection.timeline(where) for member in members]
     if len(found) == 1:
         return found[0]
@@ -74,7 +74,7 @@ def understood(library: Library, text: str, literal: Sequence[str], lang: str | 
 
 
 def filter_choices(library: Library) -> dict[str, Any]:
-    """Every folder with its number of files, including subfolders, and the earliest and latest capture time."""
+    """Return every folder with its number of files, including subfolders, and the earliest and latest capture time."""
     with library.use() as members:
         query = "SELECT min(taken), max(taken) FROM contents"
         times = [time for member in members for time in _row(member.collection, query) if time]
@@ -84,7 +84,7 @@ def filter_choices(library: Library) -> dict[str, Any]:
 
 
 def _spread(collection: Collection, k: int) -> list[int]:
-    """Evenly spaced ids, each looked up separately instead of listing all, because a collection may have millions."""
+    """Return evenly spaced ids, each looked up separately, because a collection may have millions."""
     if len(collection) <= k:
         rows = collection.catalog.everything().execute("SELECT id FROM contents WHERE parent IS NULL ORDER BY id")
         return [id for (id,) in rows]
@@ -94,7 +94,7 @@ def _spread(collection: Collection, k: int) -> list[int]:
 
 
 def _places(first: int, last: int, k: int) -> list[int]:
-    """Up to k evenly spaced numbers from `first` to `last`.
+    """Return up to k evenly spaced numbers from `first` to `last`.
 
     >>> _places(1, 9, 3), _places(0, 1, 5), _places(0, -1, 5)
     ([1, 5, 9], [0, 1], [])
@@ -104,7 +104,7 @@ def _places(first: int, last: int, k: int) -> list[int]:
 
 
 def _folders(member: Member) -> list[dict[str, Any]]:
-    """Folders and the number of files in each; if there are several roots, each has an entry with an empty path."""
+    """Return folders and the number of files in each; each of several roots has an entry with an empty path."""
     counts: Counter[tuple[str, str]] = Counter()
     roots = root_names(member)
     for root, folder, files in member.collection.catalog.everything().execute(

@@ -18,7 +18,7 @@ class UnsatisfiableRangeError(ValueError):
 
 
 def parse_range(header: str | None, size: int) -> ByteRange | None:
-    """The range that a header asks for; None for the whole file, or if there are several ranges or no valid one.
+    """Return the range that a header asks for; None for the whole file, or if there are several ranges or no valid one.
 
     >>> parse_range("bytes=2-5", 10), parse_range("bytes=-3", 10), parse_range("bytes=4-", 10)
     (ByteRange(first=2, length=4), ByteRange(first=7, length=3), ByteRange(first=4, length=6))

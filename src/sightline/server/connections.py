@@ -105,7 +105,7 @@ class LimitedProtocol(H11Protocol):
         super().on_response_complete()
 
     def is_overdue(self, limits: Limits) -> bool:
-        """Whether the client has taken too long to send request headers or to read a response."""
+        """Return whether the client has taken too long to send request headers or to read a response."""
         now = self.loop.time()
         if not (self.is_waiting or self.transport.is_closing()) or not self.transport.get_write_buffer_size():
             self.writes_since = now
@@ -115,13 +115,13 @@ class LimitedProtocol(H11Protocol):
 
 
 def limited_protocol(limits: Limits) -> type[LimitedProtocol]:
-    """The protocol class for a server whose connections share these limits."""
+    """Return the protocol class for a server whose connections share these limits."""
     members: dict[str, Any] = {"registry": Connections(limits)}
     return type("LimitedProtocol", (LimitedProtocol,), members)
 
 
 def allowed_connections(limits: Limits) -> int:
-    """The maximum number of connections, limited by the number of open files that the system allows."""
+    """Return the maximum number of connections, limited by the number of open files that the system allows."""
     if sys.platform == "win32":
         return limits.connections
     import resource

@@ -87,7 +87,7 @@ def _opened(at: Path | str, model: Model) -> Collection:
 
 
 def _stamp(at: Path | str) -> tuple[int, int] | None:
-    """A value that changes whenever vectors are written, because every write replaces their head file.
+    """Return a value that changes whenever vectors are written, because every write replaces their head file.
 
     None if the vectors are on a server, where every search sees the current state.
     """

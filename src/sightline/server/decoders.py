@@ -39,7 +39,7 @@ class DecoderPool:
             decoder.start()
 
     def pixels(self, source: ImageBytes, preprocess: Preprocess) -> npt.NDArray[np.float32]:
-        """An uploaded image as model input: float32 [3, size, size]."""
+        """Return an uploaded image as model input: float32 [3, size, size]."""
         task = {"task": "pixels", "preprocess": settings.plain(preprocess), "max_pixels": self._limits.pixels}
         answer, data = self._run(source, task, self._limits.decode_bytes)
         if "needed" in answer:
@@ -47,20 +47,20 @@ class DecoderPool:
         return np.frombuffer(data, np.float32).reshape(answer["shape"]).copy()
 
     def thumbnail(self, source: ImageBytes, side: int, quality: int) -> bytes:
-        """An image of the collection as a JPEG whose longer side is at most `side` pixels."""
+        """Return an image of the collection as a JPEG whose longer side is at most `side` pixels."""
         return self._own(source, {"task": "thumbnail", "side": side, "quality": quality})
 
     def jpeg(self, source: ImageBytes, quality: int) -> bytes:
-        """An image of the collection as a JPEG of the same size."""
+        """Return an image of the collection as a JPEG of the same size."""
         return self._own(source, {"task": "jpeg", "quality": quality})
 
     def camera(self, source: ImageBytes) -> dict[str, str]:
-        """The camera data in an image of the collection."""
+        """Return the camera data in an image of the collection."""
         found: dict[str, str] = self._run(source, {"task": "camera"}, self._limits.decode_bytes)[0]["camera"]
         return found
 
     def frame(self, path: Path, name: str, at: float, quality: int, side: int | None = None) -> bytes:
-        """The frame of a video at `at` seconds, as a JPEG."""
+        """Return the frame of a video at `at` seconds, as a JPEG."""
         task = {"task": "frame", "path": str(path), "at": at, "side": side, "quality": quality}
         task["max_pixels"] = self._limits.own_pixels
         return self._run(ImageBytes(name, b""), task, self._limits.large_decode_bytes)[1]

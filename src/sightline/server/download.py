@@ -32,7 +32,7 @@ class Entry:
 
 
 def entries(chosen: Sequence[tuple[Member, Sequence[Item]]]) -> list[Entry]:
-    """The files to put in an archive; duplicate names get a number."""
+    """Return the files to put in an archive; duplicate names get a number."""
     found: list[Entry] = []
     used: set[str] = set()
     for member, items in chosen:
@@ -51,7 +51,7 @@ def entries(chosen: Sequence[tuple[Member, Sequence[Item]]]) -> list[Entry]:
 
 
 def archive(files: Sequence[Entry], limits: Limits) -> Iterator[bytes]:
-    """The chunks of a ZIP archive. Images are stored uncompressed; `MISSING.txt` lists files that cannot be read."""
+    """Yield the chunks of a ZIP archive of uncompressed images; `MISSING.txt` lists files that cannot be read."""
     target = _Target()
     missing: list[str] = []
     with zipfile.ZipFile(target, "w") as made:
@@ -77,7 +77,7 @@ def archive(files: Sequence[Entry], limits: Limits) -> Iterator[bytes]:
 
 
 class _Target(io.RawIOBase):
-    """A write-only buffer that is emptied as it is read; it cannot seek, so a file's size is written after the file."""
+    """A write-only buffer that is emptied when read. It cannot seek, so a file's size is written after the file."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []

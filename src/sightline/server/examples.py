@@ -27,7 +27,7 @@ class Examples:
         self._lock = threading.Lock()
 
     def of(self, collection: Collection, model: Model) -> list[str]:
-        """A few searches whose best result is likely relevant, each with a different best result."""
+        """Return a few searches that are likely to find something, each with a different best result."""
         with self._lock:
             found = self._known.get(collection)
             if found is None:

@@ -43,7 +43,7 @@ class FileResponse(Response):
             while sent < count:
                 part = await self._pool.run(read_chunk, self._file, first + sent, count - sent)
                 if not part:
-                    raise OSError("the file became shorter while it was sent")
+                    raise OSError("the file was truncated while it was being sent")
                 sent += len(part)
                 await send({"type": "http.response.body", "body": part, "more_body": sent < count})
         finally:

@@ -53,7 +53,7 @@ class ImageContent:
 
 
 def original_image(collection: Collection, item: Item, limits: Limits, decoders: DecoderPool) -> ImageContent:
-    """The image of an item as it was indexed; types that browsers do not show are converted to JPEG.
+    """Return the image of an item as it was indexed; types that browsers do not show are converted to JPEG.
 
     If the file is not available, returns the picture kept in the store, which may be a thumbnail.
     """
@@ -70,7 +70,7 @@ def original_image(collection: Collection, item: Item, limits: Limits, decoders:
 
 
 def camera(collection: Collection, item: Item, limits: Limits, decoders: DecoderPool) -> dict[str, str]:
-    """The camera data in an item's image."""
+    """Return the camera data in an item's image."""
     return decoders.camera(_source(item, _read(_indexed_content(collection, item, limits))))
 
 
@@ -90,7 +90,7 @@ class Thumbnails:
     def get(
         self, collection: Collection, item: Item, side: int, frame: Callable[[int, int], bytes] | None = None
     ) -> ImageContent:
-        """The thumbnail of an item, created if missing.
+        """Return the thumbnail of an item, created if missing.
 
         frame: for a video, a function that returns the frame to show as a JPEG, given the length of its longer side and
             the JPEG quality.
@@ -128,17 +128,17 @@ class Thumbnails:
 
 
 def etag(collection: Collection, item: Item, form: str) -> str:
-    """The entity tag of an image, which changes only if the image does."""
+    """Return the entity tag of an image, which changes only if the image does."""
     return f'"{content_hash(collection, item).hex()[:32]}-{form}"'
 
 
 def is_known(etag: str, header: str | None) -> bool:
-    """Whether If-None-Match says that the client already has this version."""
+    """Return whether If-None-Match says that the client already has this version."""
     return header is not None and any(one.strip().removeprefix("W/") in (etag, "*") for one in header.split(","))
 
 
 def content_hash(collection: Collection, item: Item) -> bytes:
-    """The hash of an item's content."""
+    """Return the hash of an item's content."""
     found = collection.catalog.hash_of(item.id)
     if found is None:
         raise not_found(item.id)
@@ -146,7 +146,7 @@ def content_hash(collection: Collection, item: Item) -> bytes:
 
 
 def _content(collection: Collection, item: Item, limits: Limits) -> bytes | BinaryIO:
-    """The content of one of an item's files or, if none is available, the picture kept in the store."""
+    """Return the content of one of an item's files or, if none is available, the picture kept in the store."""
     try:
         return _indexed_content(collection, item, limits)
     except RefusedError:
@@ -157,7 +157,7 @@ def _content(collection: Collection, item: Item, limits: Limits) -> bytes | Bina
 
 
 def _indexed_content(collection: Collection, item: Item, limits: Limits) -> bytes | BinaryIO:
-    """One of an item's files, open or as bytes; raises an error if none still has the content that was indexed."""
+    """Return one of an item's files, open or as bytes; raises an error if none has the content that was indexed."""
     if collection.kind != "images":
         raise RefusedError(404, f"item {item.id} is a text and has no picture")
     found = open_content([source_of(file) for file in item.files], content_hash(collection, item), limits)
@@ -167,7 +167,7 @@ def _indexed_content(collection: Collection, item: Item, limits: Limits) -> byte
 
 
 def open_content(sources: Sequence[ImageSource], wanted: bytes, limits: Limits) -> bytes | BinaryIO | None:
-    """The first of these sources with this content hash, as an open file or bytes; None if there is none."""
+    """Return the first of these sources with this content hash, as an open file or bytes; None if there is none."""
     for found in _readable(sources, limits):
         with contextlib.ExitStack() as unless_given:
             if not isinstance(found, bytes):
@@ -179,7 +179,7 @@ def open_content(sources: Sequence[ImageSource], wanted: bytes, limits: Limits) 
 
 
 def _readable(sources: Sequence[ImageSource], limits: Limits) -> Iterator[bytes | BinaryIO]:
-    """The readable sources that are not too large: open regular files, and bytes of images in shards or at URLs."""
+    """Yield readable sources that are not too large: open regular files, and bytes of images in shards or at URLs."""
     for source in sources:
         is_video = isinstance(source, ImageFile) and source.path.suffix.lower() in VIDEO_SUFFIXES
         most = limits.video_bytes if is_video else limits.image_bytes
@@ -204,7 +204,7 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def digest_of(content: bytes | BinaryIO) -> bytes:
-    """The content hash as used in the catalog; a file is read in chunks."""
+    """Return the content hash as used in the catalog; a file is read in chunks."""
     if isinstance(content, bytes):
         return hashlib.blake2b(content, digest_size=32).digest()
     digest = hashlib.blake2b(digest_size=32)

@@ -22,7 +22,7 @@ class Member:
     is_alone: bool = True
 
     def outer(self, id: int) -> int:
-        """The id that clients use for an item; for an item of the first collection, its own id."""
+        """Return the id that clients use for an item; for an item of the first collection, its own id."""
         return (self.number << _BITS) + id
 
 

@@ -16,7 +16,7 @@ class LogLimit(logging.Filter):
         self._counts: dict[tuple[str, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to write a record. Messages with the same format string count as the same."""
+        """Return whether to write a record. Messages with the same format string count as the same."""
         key, now = (record.name, str(record.msg)[:200]), self._clock()
         since, count = self._counts.get(key, (now, 0))
         if now - since > self._seconds:

@@ -31,7 +31,7 @@ class Histogram:
         self.total += value
 
     def lines(self, name: str, labels: Labels) -> Iterable[str]:
-        """The lines of the histogram in Prometheus format: counts up to each bound, the sum, and the total count."""
+        """Yield the histogram in Prometheus format: counts up to each bound, the sum, and the total count."""
         below = 0
         for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
             below += count
@@ -57,7 +57,7 @@ class Metrics:
             self._in_flight += 1
 
     def end(self, route: str, status: int, seconds: float) -> None:
-        """Count a request that was answered, or dropped (status 0). route: the pattern, never the requested path."""
+        """Count a request that was answered, or dropped (status 0). route: its pattern, not the requested path."""
         with self._lock:
             self._in_flight -= 1
             self._requests[("route", route), ("status", str(status))] += 1
@@ -75,7 +75,7 @@ class Metrics:
             self._batches.add(size)
 
     def text(self, items: int) -> str:
-        """All metrics in Prometheus format. items: number of items in the collection."""
+        """Return all metrics in Prometheus format. items: number of items in the collection."""
         with self._lock:
             lines = [
                 *_head("sightline_requests_total", "counter", "Requests by route and status; 0: the client left."),
@@ -99,7 +99,7 @@ class Metrics:
 
 
 def resident_bytes() -> int | None:
-    """Resident memory of this process; None if the system does not report it."""
+    """Return the resident memory of this process; None if the system does not report it."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):

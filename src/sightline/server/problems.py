@@ -47,7 +47,7 @@ class RefusedError(Exception):
         self.status, self.detail, self.way_out, self.headers, self.errors = status, detail, way_out, headers, errors
 
     def response(self) -> Response:
-        """The response that describes the problem."""
+        """Return the response that describes the problem."""
         status = HTTPStatus(self.status)
         body: dict[str, Any] = {"type": "about:blank", "title": status.phrase, "status": status.value}
         body["detail"] = self.detail
@@ -60,12 +60,12 @@ class RefusedError(Exception):
 
 
 def not_found(id: int) -> RefusedError:
-    """The error for an id that does not exist, or no longer exists."""
+    """Return the error for an id that does not exist, or no longer exists."""
     return RefusedError(404, f"no item has the id {id}", "It may have been deleted; search again.")
 
 
 def invalid(errors: Any) -> RefusedError:
-    """The error for a malformed request; `errors` is the list that pydantic reports."""
+    """Return the error for a malformed request; `errors` is the list that pydantic reports."""
     wrong = [{"where": _place(error["loc"]), "what": str(error["msg"])} for error in errors]
     message = "; ".join(f"{one['where']}: {one['what']}" for one in wrong[:3])
     return RefusedError(422, message.encode("utf-8", "replace").decode(), "See /docs.", errors=wrong)
@@ -95,10 +95,10 @@ def refusal(error: Exception) -> RefusedError:
 
 
 async def answer(_: Request, error: Exception) -> Response:
-    """The response to a request that failed."""
+    """Return the response to a request that failed."""
     return refusal(error).response()
 
 
 def _place(parts: tuple[Any, ...]) -> str:
-    """The location of a field in readable form, without pydantic's names for the parts of a request."""
+    """Return the location of a field in readable form, without pydantic's names for the parts of a request."""
     return ".".join(str(part) for part in parts if part not in ("query", "body", "path")) or "the request"

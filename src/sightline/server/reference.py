@@ -58,7 +58,7 @@ def _table(title: str, fields: list[tuple[str, dict[str, Any], bool]]) -> Iterab
 
 
 def _kind(schema: dict[str, Any]) -> str:
-    """The type of a field, in a word or two."""
+    """Return the type of a field, in a word or two."""
     if "$ref" in schema:
         return str(schema["$ref"].rpartition("/")[2])
     if "anyOf" in schema:

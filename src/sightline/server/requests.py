@@ -63,7 +63,7 @@ class Search(BaseModel):
         return bool(self.q) and not self.not_ and self.where is None and not self.start and self.budget_ms is None
 
     def options(self, image: ImageSource | None = None) -> SearchOptions:
-        """The search options that correspond to this request."""
+        """Return the search options that correspond to this request."""
         given = {name: value for name, value in self.__dict__.items() if name not in ("q", "not_")}
         return SearchOptions(text=self.q, image=image, not_=tuple(self.not_), **given)
 
@@ -118,7 +118,7 @@ def read_query(request: Request) -> Search:
 
 
 def _fields(items: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """The fields of a query string or form; `not` may be repeated."""
+    """Return the fields of a query string or form; `not` may be repeated."""
     fields: dict[str, Any] = {}
     for name, value in items:
         if name == "not":
@@ -146,7 +146,7 @@ async def _upload(name: str, file: UploadFile) -> ImageBytes:
         raise RefusedError(422, f"unexpected file field {name[:40]!r}", "Send one picture, as the field image.")
     kind = (file.content_type or "").lower()
     if not kind.startswith("image/") and kind != "application/octet-stream":
-        raise RefusedError(415, f"unsupported picture type {kind[:40] or 'none'}", "Send it as image/jpeg or the like.")
+        raise RefusedError(415, f"unsupported picture type {kind[:40] or 'none'}", "Use a type such as image/jpeg.")
     return ImageBytes("the picture", await file.read())
 
 

@@ -73,7 +73,7 @@ _VIDEO: dict[int | str, dict[str, Any]] = {
 
 
 def search_routes(service: Service) -> APIRouter:
-    """Routes for searches and explanations."""
+    """Return routes for searches and explanations."""
     router = APIRouter(prefix="/v1", tags=["search"], responses=_USUAL)
 
     @router.get("/search", response_model=responses.SearchAnswer, openapi_extra=SEARCH_QUERY)
@@ -140,7 +140,7 @@ def search_routes(service: Service) -> APIRouter:
 
 
 def item_routes(service: Service) -> APIRouter:
-    """Routes for items by id."""
+    """Return routes for items by id."""
     router = APIRouter(prefix="/v1/items", tags=["items"], responses=OF_ITEMS)
 
     @router.get("", response_model=responses.ItemsAnswer)
@@ -203,7 +203,7 @@ def item_routes(service: Service) -> APIRouter:
 
 
 def model_routes(service: Service) -> APIRouter:
-    """Routes for other programs: embed and match many items at once."""
+    """Return routes for other programs: embed and match many items at once."""
     router = APIRouter(prefix="/v1", tags=["model"], responses=OF_ITEMS)
 
     @router.post("/embed", response_model=responses.EmbedAnswer)
@@ -226,7 +226,7 @@ def model_routes(service: Service) -> APIRouter:
 
 
 def operations_routes(service: Service, access_control: AccessControl, is_ready: Callable[[], bool]) -> APIRouter:
-    """Routes for whoever operates the server."""
+    """Return routes for whoever operates the server."""
     router = APIRouter(tags=["operations"], responses=_USUAL)
 
     @router.get("/healthz", response_model=responses.HealthAnswer)
@@ -262,7 +262,7 @@ def operations_routes(service: Service, access_control: AccessControl, is_ready:
 
 
 def page_routes(files: dict[str, Path], document: Callable[[], dict[str, Any]]) -> APIRouter:
-    """Routes for the web page and the API description."""
+    """Return routes for the web page and the API description."""
     router = APIRouter(include_in_schema=False)
 
     @router.get("/docs")

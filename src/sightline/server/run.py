@@ -122,7 +122,7 @@ class ServedCollection:
         given: list[str | Path | None] = [at] if at is None or isinstance(at, str | Path) else list(at) or [None]
         places = tuple(dict.fromkeys(resolve_location(one) for one in given))
         if len(places) > MOST:
-            raise ServeError(f"{len(places):,} collections, but at most {MOST:,} can be served", "Serve fewer.")
+            raise ServeError(f"cannot serve {len(places):,} collections: the limit is {MOST:,}", "Serve fewer.")
         with ExitStack() as stack:
             collections = [stack.enter_context(Collection.open(place, model)) for place in places]
             check_group(collections)
@@ -152,12 +152,13 @@ class ServedCollection:
             return f"{items:,} {members[0].collection.kind}{several}"
 
     def updaters(self, watch: bool, notify: Callable[[str], None], read_text: bool = False) -> list[CollectionUpdater]:
-        """The updaters that keep the collections in step with their folders."""
+        """Return the updaters that keep the collections in step with their folders."""
         found = []
         for place, current in zip(self.places, self.library.parts, strict=True):
             if watch and isinstance(place, str):
                 raise ServeError(
-                    f"{place}: its folders are on the machine that indexed it", "Serve and watch there, with --at DIR."
+                    f"{place}: its folders are on another machine, so they cannot be watched here",
+                    "Serve it there, with --at DIR --watch.",
                 )
             reads = read_text and not isinstance(place, str)
             found.append(
@@ -173,7 +174,7 @@ class ServedCollection:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens at an address; raises an error with a hint if that fails."""
+    """Return a socket that listens at an address; raises an error with a hint if that fails."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
@@ -193,7 +194,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def uvicorn_config(app: FastAPI, limits: Limits) -> uvicorn.Config:
-    """The configuration of the HTTP server."""
+    """Return the configuration of the HTTP server."""
     return uvicorn.Config(
         app,
         http=limited_protocol(limits),
@@ -211,14 +212,14 @@ def uvicorn_config(app: FastAPI, limits: Limits) -> uvicorn.Config:
 
 
 def addresses(host: str, port: int) -> list[str]:
-    """The URLs of the server; if it listens on all interfaces, those of this machine's own addresses."""
+    """Return the URLs of the server; if it listens on all interfaces, those of this machine's own addresses."""
     if host not in ("0.0.0.0", "::"):
         return [_url(host, port)]
     return [_url("127.0.0.1", port), *(_url(own, port) for own in own_addresses())]
 
 
 def own_addresses() -> list[str]:
-    """The address of this machine on its network; empty without a network.
+    """Return the address of this machine on its network; empty without a network.
 
     No packet is sent: connecting a UDP socket only selects the local address to use.
     """

@@ -90,7 +90,7 @@ class Service:
         return await pool.run(self.search, asked, image)
 
     def pool_of(self, search: Search, image: ImageBytes | None = None) -> WorkerPool:
-        """The pool for a search: slow if it uses a matcher, late interaction or an image."""
+        """Return the pool for a search: slow if it uses a matcher, late interaction or an image."""
         plan = resolve(search.options(image), self.model)
         return self.slow if plan.late or plan.rerank or image else self.quick
 
@@ -127,7 +127,7 @@ class Service:
             return [answers.search_answer(result, members) for result in results]
 
     def item(self, id: int) -> dict[str, Any]:
-        """The metadata of an item."""
+        """Return the metadata of an item."""
         with self.library.holding(id) as (member, own):
             item = _item(member.collection, own)
             found = answers.item_answers([item], member)[0]
@@ -136,7 +136,7 @@ class Service:
             return {**found, **seconds, **answers.album_names(member.collection, own)}
 
     def image(self, id: int, version: str | None, at: float | None, known: HasTag) -> tuple[str, ImageContent | None]:
-        """The tag of an item's image, and the image unless `known` says that the client has it.
+        """Return the tag of an item's image, and the image unless `known` says that the client has it.
 
         at: for a video, the moment to show, in seconds.
         """
@@ -152,7 +152,7 @@ class Service:
     def thumbnail(
         self, id: int, version: str | None, at: float | None, side: int, known: HasTag
     ) -> tuple[str, ImageContent | None]:
-        """The tag of an item's thumbnail, and the thumbnail unless `known` says that the client has it."""
+        """Return the tag of an item's thumbnail, and the thumbnail unless `known` says that the client has it."""
         with self.library.holding(id) as (member, own):
             collection, item = member.collection, _item_at(member.collection, own, version, at)
             tag = etag(collection, item, str(side) if item.moment is None else f"{side}-{item.moment:g}")
@@ -160,13 +160,13 @@ class Service:
             return tag, None if known(tag) else self.thumbnails.get(collection, item, side, frame)
 
     def video(self, id: int, version: str | None) -> tuple[str, VideoFile]:
-        """The tag of a video, and its open file."""
+        """Return the tag of a video, and its open file."""
         with self.library.holding(id) as (member, own):
             item = _item_at(member.collection, own, version)
             return etag(member.collection, item, "video"), open_video(member.collection, item, self.limits)
 
     def _frame(self, collection: Collection, item: Item) -> Callable[[int | None, int], bytes]:
-        """A function that encodes the video frame at the item's moment as a JPEG."""
+        """Return a function that encodes the video frame at the item's moment as a JPEG."""
 
         def frame(side: int | None, quality: int) -> bytes:
             video = open_video(collection, item, self.limits)
@@ -176,19 +176,19 @@ class Service:
         return frame
 
     def text(self, id: int, query: str) -> dict[str, Any]:
-        """The text in an item's image, and the positions of a query's words in it."""
+        """Return the text in an item's image, and the positions of a query's words in it."""
         with self.library.holding(id) as (member, own):
             _item(member.collection, own)
             return {"id": id, "lines": [line._asdict() for line in member.collection.text_in(own, query)]}
 
     def camera(self, id: int) -> dict[str, str]:
-        """The camera data in an item's image."""
+        """Return the camera data in an item's image."""
         with self.library.holding(id) as (member, own):
             item = _item(member.collection, own)
             return {} if item.is_video else camera(member.collection, item, self.limits, self.decoders)
 
     def similar(self, id: int, k: int) -> dict[str, Any]:
-        """The items most similar to an item."""
+        """Return the items most similar to an item."""
         with self.library.holding(id) as (member, own), self.library.use() as members:
             hits, took_ms = similar([one.collection for one in members], member.number, own, k)
             shown = answers.group_hit_answers(hits, members)
@@ -196,7 +196,7 @@ class Service:
             return {"query": f"like item {id}", "took_ms": spent, "hits": shown}
 
     def explain(self, text: str, id: int, lang: str | None = None) -> dict[str, Any]:
-        """How similar each part of an item's image is to each word of a text."""
+        """Return how similar each part of an item's image is to each word of a text."""
         model, _ = in_language(self.model, lang, text)
         with self.library.holding(id) as (member, own):
             collection = member.collection
@@ -229,7 +229,7 @@ class Service:
     def match(self, asked: Match) -> dict[str, Any]:
         """Match texts with images, pair by pair."""
         if "match" not in self.model.abilities:
-            raise RefusedError(422, f"{self.model.name} cannot match", "Use /v1/embed.")
+            raise RefusedError(422, f"{self.model.name} has no matcher", "Use /v1/embed.")
         model = self._reading(asked.lang)
         texts = model.encode_texts([pair.text for pair in asked.pairs])
         scores = []
@@ -239,7 +239,7 @@ class Service:
         return {"model": self.model.name, "scores": scores}
 
     def _reading(self, lang: str | None) -> Model:
-        """The model for texts in a language; by default the model's main language."""
+        """Return the model for texts in a language; by default the model's main language."""
         return self.model if lang is None else self.model.for_language(lang)
 
     def _stored_item(self, id: int) -> Encoded:
@@ -250,21 +250,21 @@ class Service:
         return self.model.encode_images(to_input(self._prepared(image), self.model.preprocess)[None])
 
     def _prepared(self, image: ImageBytes) -> ImageSource:
-        """An uploaded image as model input, decoded in another process."""
+        """Return an uploaded image as model input, decoded in another process."""
         wanted = self.model.preprocess
         if isinstance(wanted, RegionConfig):
             return image  # such a model refuses uploaded images without opening them
         return PreparedImage(image.name, self.decoders.pixels(image, wanted))
 
     def examples(self) -> list[str]:
-        """A few searches with good results, taken from all collections in turn."""
+        """Return a few searches with good results, taken from all collections in turn."""
         with self.library.use() as members:
             found = [self._examples.of(member.collection, self.model.encoder) for member in members]
         longest = max(map(len, found))
         return list(dict.fromkeys(own[place] for place in range(longest) for own in found if place < len(own)))[:SHOWN]
 
     def about(self) -> dict[str, Any]:
-        """The collections, and what their model can do."""
+        """Return the collections, and what their model can do."""
         from sightline import __version__
 
         with self.library.use() as members:
@@ -297,7 +297,7 @@ def _score(model: Model, text: str, texts: Encoded, row: int, image: Encoded) ->
 
 
 def _relevance(model: Model, text: str, cosine: Any, logit: Any) -> float | None:
-    """The probability that an image matches a text, as in search results."""
+    """Return the probability that an image matches a text, as in search results."""
     if model.relevance is not None:
         return round(float(model.relevance.of(text, cosine, model.words)[0]), 4)
     defaults, calibration = model.defaults, model.calibration.get("match")
@@ -314,7 +314,7 @@ def _item(collection: Collection, id: int) -> Item:
 
 
 def _item_at(collection: Collection, id: int, version: str | None, at: float | None = None) -> Item:
-    """An item, if its content has not changed since its URL was created; a video, at the moment nearest to `at`."""
+    """Return an item if its content matches its URL's version; for a video, at the moment nearest to `at`."""
     item = _item(collection, id)
     if version is not None and version != answers.version(content_hash(collection, item)):
         raise not_found(id)
@@ -322,9 +322,9 @@ def _item_at(collection: Collection, id: int, version: str | None, at: float | N
 
 
 def _stored(collection: Collection, id: int, part: Part) -> PaddedVectors:
-    """The stored vectors of one part of an item; raises "not found" if it is deleted or not yet searchable."""
+    """Return the stored vectors of one part of an item; raises "not found" if it is deleted or not yet searchable."""
     if not getattr(collection.store.shape, part):
-        raise RefusedError(422, f"the collection keeps no {part}", "Index again with a model that produces them.")
+        raise RefusedError(422, f"the collection does not store {part}", "Index again with a model that produces them.")
     try:
         return collection.store.fetch(np.array([id], dtype=np.int64), part)
     except StoreError as error:
@@ -332,7 +332,7 @@ def _stored(collection: Collection, id: int, part: Part) -> PaddedVectors:
 
 
 def _parts(collection: Collection, id: int) -> Encoded:
-    """The stored parts of an item's image; raises "not found" if it is deleted or not yet searchable."""
+    """Return the stored parts of an item's image; raises "not found" if it is deleted or not yet searchable."""
     try:
         return stored_image(collection.store, id)
     except StoreError as error:

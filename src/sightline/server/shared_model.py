@@ -101,7 +101,7 @@ class SharedModel(Model):
 
     @property
     def fast_relevance(self) -> PairRelevance | None:
-        """The same for images that the fast image graph encoded."""
+        """Like `relevance`, for images that the fast image graph encoded."""
         return self._model.fast_relevance
 
     @property
@@ -111,16 +111,16 @@ class SharedModel(Model):
 
     @property
     def words(self) -> Words:
-        """The words it was trained on."""
+        """The words that the model was trained on."""
         return self._model.words
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """The languages it reads."""
+        """The languages that the model reads."""
         return self._model.languages
 
     def for_language(self, lang: str) -> "SharedModel":
-        """The same shared model with the text graph for a language; each batch uses one graph."""
+        """Return this shared model with the text graph for a language; each batch uses one graph."""
         encoder = self.encoder.for_language(lang)
         if encoder is self.encoder:
             return self
@@ -135,11 +135,11 @@ class SharedModel(Model):
 
     @property
     def device(self) -> Device:
-        """The device it runs on."""
+        """The device that the model runs on."""
         return self._model.device
 
     def fast_variant(self) -> Model | None:
-        """The model with its fast image graph, which is not shared; None if it has none."""
+        """Return the model with its fast image graph, which is not shared; None if it has none."""
         return self._model.fast_variant()
 
     def prepare(self, *graphs: Graph, wait: bool = False) -> None:
@@ -159,13 +159,13 @@ class SharedModel(Model):
     def match(
         self, text_states: FloatArray, text_mask: BoolArray, image_states: FloatArray, image_mask: BoolArray
     ) -> Float32Array:
-        """Logits [batch] for how well text i and image i match, computed for one caller at a time."""
+        """Return the logits [batch] for how well text i and image i match, computed for one caller at a time."""
         return self._in_turn("match", self._model.match, text_states, text_mask, image_states, image_mask)
 
     def word_cosines(
         self, text_states: FloatArray, text_mask: BoolArray, image_states: FloatArray, image_mask: BoolArray
     ) -> Float32Array | None:
-        """How its matcher relates words to parts of an image, computed for one caller at a time."""
+        """Return the matcher's cosines between words and parts of an image, computed for one caller at a time."""
         return self._in_turn("match", self._model.word_cosines, text_states, text_mask, image_states, image_mask)
 
     def warm_up(self) -> None:
@@ -194,7 +194,7 @@ def _encode_together(texts: list[_Text]) -> list[Encoded]:
 
 
 def _rows_are_independent(model: Model) -> bool:
-    """Whether a text gets the same embedding in a batch as alone; with some kinds of quantisation it does not."""
+    """Return whether a text gets the same embedding in a batch as alone, which some kinds of quantisation prevent."""
     together = model.encode_texts(_PROBES).embedding
     alone = np.concatenate([model.encode_texts([probe]).embedding for probe in _PROBES])
     return bool(np.abs(together - alone).max() < _TOLERANCE[model.device])

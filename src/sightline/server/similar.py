@@ -21,7 +21,7 @@ from sightline.server.problems import not_found
 
 
 def similar(collections: Sequence[Collection], member: int, id: int, k: int) -> tuple[list[GroupHit], dict[str, float]]:
-    """The k items in all collections most similar to an item, excluding it and its duplicates; and the time taken.
+    """Find the k items most similar to an item in all collections, without its duplicates; also return the time.
 
     member: the position of the item's collection in `collections`.
     """
@@ -67,7 +67,7 @@ def _embedding(collection: Collection, id: int) -> Float32Array:
 
 
 def _without(candidates: Candidates, id: int, videos: Mapping[int, int]) -> Candidates:
-    """All candidates except the item with this id, or the one it is folded into.
+    """Remove the item with this id, or the duplicate that it is folded into, from the candidates.
 
     videos: the video that each moment belongs to, by id.
     """

@@ -20,7 +20,7 @@ _TYPES = {
 
 
 def page_files(folder: Path = PAGE_FOLDER) -> dict[str, Path]:
-    """The files of the page by URL path; `/` is `index.html`."""
+    """Return the files of the page by URL path; `/` is `index.html`."""
     found = {f"/{path.name}": path for path in sorted(folder.iterdir()) if path.suffix in _TYPES}
     if "/index.html" not in found:
         raise ServeError(f"{folder}: the page is missing", "Install Sightline again.")
@@ -28,10 +28,10 @@ def page_files(folder: Path = PAGE_FOLDER) -> dict[str, Path]:
 
 
 def content_type(path: Path) -> str:
-    """The content type of a file."""
+    """Return the content type of a file."""
     return _TYPES[path.suffix]
 
 
 def tag(data: bytes) -> str:
-    """The entity tag of a file's content."""
+    """Return the entity tag of a file's content."""
     return f'"{hashlib.sha256(data).hexdigest()[:32]}"'

@@ -60,7 +60,7 @@ def open_video(collection: Collection, item: Item, limits: Limits) -> VideoFile:
 
 
 def nearest_moment(collection: Collection, item: Item, seconds: float | None) -> float:
-    """The moment of a video nearest to a time in seconds; by default, the first moment."""
+    """Return the moment of a video nearest to a time in seconds; by default, the first moment."""
     moments = collection.catalog.moments()
     every = list(moments.of([item.id]).get(item.id, {}).values()) if moments else []
     if not every:
@@ -69,7 +69,7 @@ def nearest_moment(collection: Collection, item: Item, seconds: float | None) ->
 
 
 def _is_unchanged(file: File, opened: BinaryIO) -> bool:
-    """Whether a file appears unchanged since it was read, judging by its size and times.
+    """Return whether a file appears unchanged since it was read, judging by its size and times.
 
     Reading a long video in full for every request would be too slow.
     """

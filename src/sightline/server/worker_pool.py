@@ -25,7 +25,7 @@ class RequestCancelledError(Exception):
 
 
 def is_cancelled() -> bool:
-    """Whether the request that this thread is working on was cancelled."""
+    """Return whether the request that this thread is working on was cancelled."""
     event = _cancelled.get()
     return event is not None and event.is_set()
 
@@ -54,7 +54,7 @@ class WorkerPool:
         self._count = 0
 
     async def run(self, work: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
-        """Run work in one of the threads; if the caller is cancelled, it is dropped or, if running, told to stop."""
+        """Run work in one of the threads; if the caller is cancelled, drop the work or, if running, tell it to stop."""
         if self._count >= self._most:
             raise BusyError
         event = threading.Event()
@@ -83,7 +83,7 @@ class WorkerPool:
 
 
 def _close_result(future: Future[Any]) -> None:
-    """Close the files in a result that nobody is waiting for any more."""
+    """Close the files in a result that no caller is waiting for any more."""
     if not future.cancelled() and future.exception() is None:
         result = future.result()
         for part in result if isinstance(result, tuple) else (result,):

@@ -20,7 +20,7 @@ StoredImages = Literal["thumbnails", "originals", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Dimensions of a store's vectors; 0 means that the store has no such part."""
+    """The dimensions of a store's vectors; 0 means that the store does not have that part."""
 
     embedding: int
     fragments: int = 0
@@ -107,7 +107,7 @@ class Store(Protocol):
         ...
 
     def ids(self) -> Ids:
-        """All ids, in ascending order."""
+        """Return all ids, in ascending order."""
         ...
 
     def search(self, vectors: Float32Array, k: int, where: Ids | None = None) -> Neighbors:
@@ -120,7 +120,7 @@ class Store(Protocol):
         ...
 
     def fetch(self, ids: Ids, part: Part) -> PaddedVectors:
-        """Vectors of items, in the order of `ids`; an embedding is a part with one vector. Unknown ids are an error."""
+        """Return the vectors of items, in the order of `ids`; an embedding is one vector. Unknown ids are an error."""
         ...
 
     def rows(self, ids: Ids, part: Part, first: int | None = None) -> QuantizedRows:
@@ -143,7 +143,7 @@ class Store(Protocol):
         ...
 
     def stats(self) -> Stats:
-        """Size of the store."""
+        """Return the size of the store."""
         ...
 
     def close(self) -> None:
@@ -172,7 +172,7 @@ class RefinableStore(Store, Protocol):
         ...
 
     def fast_ids(self, among: Ids | None = None) -> Ids:
-        """The ids of all items that the fast graph encoded, or of those in `among`, in ascending order."""
+        """Return the ids of all items that the fast graph encoded, or of those in `among`, in ascending order."""
         ...
 
 
@@ -205,7 +205,7 @@ class RemoteStore(AnnotatedStore, Protocol):
 
     @classmethod
     def read_description(cls, url: str) -> str | None:
-        """The text that was stored with the store at a URL when it was created; None if there is no store."""
+        """Return the text that was stored with the store at a URL when it was created; None if there is no store."""
         ...
 
     @classmethod
@@ -225,21 +225,21 @@ class RemoteStore(AnnotatedStore, Protocol):
         ...
 
     def picture(self, id: int) -> bytes | None:
-        """The picture that was stored with an item: its thumbnail, or the bytes of its file; None if there is none."""
+        """Return the picture stored with an item: its thumbnail, or the bytes of its file; None if there is none."""
         ...
 
     def notes(self, ids: Ids) -> dict[int, Mapping[str, Any]]:
-        """The `Note.about` of items, by id; unknown ids are left out."""
+        """Return the `Note.about` of items, by id; unknown ids are left out."""
         ...
 
     def notes_where(self, filter: Filter | None = None) -> dict[int, Mapping[str, Any]]:
-        """The notes of all items that pass a filter, and perhaps of others if the server can apply only part of it."""
+        """Return the notes of all items that pass a filter, and of others if the server can apply only part of it."""
         ...
 
     def can_filter(self, filter: Filter) -> bool:
-        """Whether the server can apply all of a filter."""
+        """Return whether the server can apply all of a filter."""
         ...
 
     def where(self, filter: Filter) -> "RemoteStore":
-        """A read-only view of the items that pass a filter; the server must be able to apply all of the filter."""
+        """Return a read-only view of the items that pass a filter, all of which the server must be able to apply."""
         ...

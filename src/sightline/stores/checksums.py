@@ -25,14 +25,14 @@ _EMPTY = 0x9E3779B97F4A7C15  # checksum of zeros: nonzero, so that a zeroed chec
 
 
 def checksums(data: bytes | memoryview | UInt8Array) -> UInt64Array:
-    """Checksums [blocks] of whole blocks."""
+    """Return the checksums [blocks] of whole blocks."""
     words = np.frombuffer(data, dtype="<u8").reshape(-1, BLOCK // 8)
     sums: UInt64Array = np.einsum("ij,j->i", words, _WEIGHTS)
     return sums + np.uint64(_EMPTY)
 
 
 def checksum(data: bytes) -> int:
-    """The checksum of at most one block of data; it depends on the length."""
+    """Return the checksum of at most one block of data; it depends on the length."""
     padded = data.ljust(BLOCK, b"\0")
     return (int(checksums(padded)[0]) + len(data)) % 2**64
 
@@ -87,7 +87,7 @@ class BlockChecksums:
         return self._are_checked
 
     def unchecked(self, first: Int64Array, last: Int64Array) -> Int64Array:
-        """The blocks in the ranges `first` to `last` [n] that have not been verified yet, in ascending order."""
+        """Return the blocks in the ranges `first` to `last` [n] that have not been verified yet, in ascending order."""
         reach = int((last - first).max(initial=0))
         if reach <= 1:
             is_left = ~(self._checked[first] & self._checked[last])
@@ -98,7 +98,7 @@ class BlockChecksums:
         return np.unique(blocks[~self._checked[blocks]])
 
     def damaged(self, data: UInt8Array, blocks: Int64Array | None = None) -> Int64Array:
-        """The given blocks, or by default all blocks, that do not match their checksums.
+        """Return the given blocks, or by default all blocks, that do not match their checksums.
 
         Blocks that were verified before are not read again.
 
@@ -136,7 +136,7 @@ class BlockChecksums:
         self._file = -1
 
     def _known(self, blocks: Int64Array) -> UInt64Array:
-        """The stored checksums of some whole blocks; 0 where the file is truncated."""
+        """Read the stored checksums of some whole blocks; 0 for blocks missing from a truncated file."""
         size = os.fstat(self._file).st_size // 8 * 8
         if len(self._stored) != size // 8:
             buffer = mmap.mmap(self._file, size, access=mmap.ACCESS_READ) if size else b""
@@ -158,7 +158,7 @@ def _write_at(handle: int, data: bytes, offset: int) -> None:
 
 
 def _weights(count: int) -> UInt64Array:
-    """Odd 64-bit numbers from SplitMix64, the same on every machine."""
+    """Return odd 64-bit numbers from SplitMix64, which are the same on every machine."""
     state, found = 0, []
     for _ in range(count):
         state = (state + _EMPTY) % 2**64

@@ -97,7 +97,7 @@ class Column:
         self._checksums = made
 
     def view(self, places: Int64Array | slice | None = None) -> npt.NDArray[Any]:
-        """All records as a read-only, memory-mapped array.
+        """Return all records as a read-only, memory-mapped array.
 
         places: records to verify, which must include all that the caller reads; None verifies none.
         """
@@ -111,7 +111,7 @@ class Column:
         return shown
 
     def take(self, starts: Int64Array, lengths: Int64Array) -> npt.NDArray[Any]:
-        """Copy runs of records after verifying them; copying bytes is four times as fast as copying by field.
+        """Verify and copy runs of records, as bytes, which is four times as fast as copying by field.
 
         starts: [runs], the first record of each run. lengths: [runs], the number of its records.
         """
@@ -123,7 +123,7 @@ class Column:
         return taken
 
     def damaged(self) -> Int64Array:
-        """Positions of all records that overlap a damaged block, in ascending order; empty without checksums."""
+        """Return the positions of records that overlap a damaged block, in ascending order; empty without checksums."""
         if self._checksums is None:
             return np.zeros(0, dtype=np.int64)
         blocks = self._checksums.damaged(_bytes_of(self.view()))
@@ -150,7 +150,7 @@ class Column:
     def _check_size(self) -> None:
         size = os.fstat(self._file).st_size
         if size < self.bytes:
-            raise DamagedStoreError(f"{self.path}: {size} bytes, but {self.bytes} were written")
+            raise DamagedStoreError(f"{self.path}: has {size} bytes, but {self.bytes} were written")
 
     def _check(self, records: npt.NDArray[Any], places: Int64Array | slice, lengths: Int64Array | int = 1) -> None:
         """Raise an error if any of these records is damaged. lengths: the number of records starting at each place."""
@@ -167,7 +167,7 @@ class Column:
 
 
 def checksums_path(path: Path) -> Path:
-    """The path of a column's checksum file: `ids-sums.0` for `ids.0`."""
+    """Return the path of a column's checksum file: `ids-sums.0` for `ids.0`."""
     return path.with_name(f"{path.stem}-sums{path.suffix}")
 
 

@@ -44,7 +44,7 @@ Filter = Test | Negated | Joined | Undecided
 
 
 def limited_to(filter: Filter, columns: Container[str]) -> Filter:
-    """The same filter, with every test of a column not among these replaced by `Undecided`."""
+    """Return the filter with every test of other columns replaced by `Undecided`."""
     if isinstance(filter, Negated):
         return Negated(limited_to(filter.part, columns))
     if isinstance(filter, Joined):

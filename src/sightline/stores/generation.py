@@ -56,11 +56,11 @@ class Generation:
         return cls(folder, Head(WITH_CHECKSUMS, shape, number, {}), write=True, new=True)
 
     def embeddings(self, rows: Ids | slice) -> Float16Array:
-        """Embeddings of all rows [all rows, dim]; only `rows` are verified, so the caller must read no others."""
+        """Return the embeddings of all rows [all rows, dim]; only `rows` are verified, so read no others."""
         return self._columns["embeddings"].view(rows)
 
     def codes(self, rows: Ids | slice) -> UInt8Array:
-        """Sign codes of all rows [all rows, bytes]; only `rows` are verified, so the caller must read no others."""
+        """Return the sign codes of all rows [all rows, bytes]; only `rows` are verified, so read no others."""
         return self._columns["codes"].view(rows)
 
     @property
@@ -138,14 +138,14 @@ class Generation:
         return QuantizedRows(records["values"], records["scale"], lengths)
 
     def head(self) -> Head:
-        """The head that describes everything written so far."""
+        """Return the head that describes everything written so far."""
         counts = {name: column.count for name, column in self._columns.items()}
         tails = {name: column.tail for name, column in self._columns.items() if column.tail is not None}
         format = WITH_FAST if counts.get(_FAST) else WITH_CHECKSUMS if tails else 1
         return Head(format, self.shape, self.number, counts, tails or None)
 
     def damaged_rows(self) -> Ids:
-        """Rows with a damaged embedding, code, fragment or state; reads every byte.
+        """Return the rows with a damaged embedding, code, fragment or state; reads every byte.
 
         Damage to any other column raises a `DamagedStoreError`, because no row can be read without it.
         """
@@ -170,7 +170,7 @@ class Generation:
             column.close()
 
     def _listed(self, name: str) -> Ids:
-        """The rows in a column that lists rows."""
+        """Return the rows in a column that lists rows."""
         column = self._columns[name]
         rows: Ids = column.view(slice(None))
         if len(rows) and not 0 <= rows.min() <= rows.max() < self._columns["ids"].count:
@@ -178,7 +178,7 @@ class Generation:
         return rows
 
     def _runs(self, rows: Ids, first: int | None = None) -> tuple[Ids, Ids]:
-        """Where the vectors of some rows start in the columns of parts, and the number of vectors per row.
+        """Return where the vectors of some rows start in the columns of parts, and the number of vectors per row.
 
         first: at most this many vectors per row.
         """
@@ -189,7 +189,7 @@ class Generation:
         if column.tail is None and len(rows):  # without checksums
             most = min(self._columns[name].count for name in kept_parts(self.shape))
             if starts.min() < 0 or lengths.min() < 0 or ends[rows].max() > most:
-                raise DamagedStoreError(f"{column.path}: damaged: rows end before they begin, or beyond the last")
+                raise DamagedStoreError(f"{column.path}: damaged: row boundaries are out of order or out of range")
         if first is not None:
             lengths = np.minimum(lengths, first)
         return starts, lengths
@@ -215,7 +215,7 @@ def remove_others(folder: Path, head: Head) -> None:
 
 
 def next_number(folder: Path) -> int:
-    """A generation number for a folder whose head cannot be read: higher than that of any file there."""
+    """Return a generation number for a folder whose head cannot be read: higher than that of any file there."""
     numbers = [int(path.suffix[1:]) for path in folder.glob("*.*") if path.suffix[1:].isdecimal()]
     return max(numbers, default=-1) + 1
 
@@ -225,11 +225,11 @@ def _check_counts(folder: Path, head: Head, layout: Mapping[str, npt.DTypeLike])
     rows = {head.counts.get(name, -1) for name in ("ids", "embeddings", "codes", "ends") if name in layout}
     listed = head.counts.keys() if head.tails is None else head.tails.keys() & head.counts.keys()
     if len(rows) > 1 or layout.keys() - listed - {_FAST}:
-        raise DamagedStoreError(f"{folder}: damaged: its head does not list every file, or lists a different length")
+        raise DamagedStoreError(f"{folder}: damaged: its head file does not list every file, or lists a wrong length")
 
 
 def _layout(shape: Shape) -> dict[str, npt.DTypeLike]:
-    """The columns of a store of this shape, with their dtypes."""
+    """Return the columns of a store of this shape, with their dtypes."""
     parts = {name: record_type(width) for name, width in kept_parts(shape).items()}
     return {
         "ids": np.dtype("<i8"),

@@ -90,7 +90,7 @@ class _Sent:
         self._scan: Scan | None = None
 
     def up_to(self, embeddings: Float16Array) -> "Scan":
-        """A scan of at least these embeddings [rows, dim], after copying those that are not yet on the GPU."""
+        """Copy the embeddings [rows, dim] that are not yet on the GPU, and return a scan of at least these rows."""
         from sightline.kernels.scan import Scan
 
         with self._lock:
@@ -106,7 +106,7 @@ _looking = threading.Lock()
 
 
 def _sent_of(files: Generation) -> _Sent:
-    """The shared copy of a store's file, kept as long as any store uses it.
+    """Return the shared copy of a store's file, kept as long as any store uses it.
 
     Every such store has the file open, so no other file can get its inode.
     """
@@ -115,7 +115,7 @@ def _sent_of(files: Generation) -> _Sent:
 
 
 def _dtype_for(embeddings: Float16Array) -> "Dtype":
-    """The dtype for scanning embeddings [rows, dim]: int8 if there are many rows and both copies fit, or else float16.
+    """Choose the dtype for scanning embeddings [rows, dim]: int8 for many rows if both copies fit, else float16.
 
     Scanning int8 is up to twice as fast, and the result is the same. Raises an error if less than a tenth of the GPU's
     free memory would remain free.
@@ -133,7 +133,7 @@ def _dtype_for(embeddings: Float16Array) -> "Dtype":
 
 
 def free_bytes() -> int:
-    """Free memory of the GPU."""
+    """Return the free memory of the GPU."""
     import torch
 
     return torch.cuda.mem_get_info()[0]

@@ -48,14 +48,14 @@ def read_head(folder: Path) -> Head | None:
     found = data.get("format") if isinstance(data, dict) else None
     if not isinstance(found, int) or not 1 <= found <= WITH_FAST:
         raise StoreError(
-            f"{path}: store format {found!r}, but this version of Sightline reads formats 1 to {WITH_FAST}",
+            f"{path}: has store format {found!r}, but this version of Sightline reads formats 1 to {WITH_FAST}",
             f"Update Sightline. Or {_AGAIN[0].lower()}{_AGAIN[1:]}",
         )
     if found > 1 and data.pop("checksum", None) != _digest(data):
         raise DamagedStoreError(f"{path}: damaged: its checksum is wrong")
     head = settings.parse(Head, data, str(path), DamagedStoreError)
     if head.generation < 0 or any(count < 0 for count in head.counts.values()):
-        raise DamagedStoreError(f"{path}: damaged: it has negative numbers")
+        raise DamagedStoreError(f"{path}: damaged: it contains negative numbers")
     return head
 
 
@@ -69,8 +69,8 @@ def check_shape(folder: Path, head: Head, shape: Shape) -> None:
     """Refuse a store whose dimensions differ from those expected."""
     if head.shape != shape:
         raise StoreError(
-            f"{folder}: holds vectors of {head.shape}, not of {shape}",
-            f"Use the model that made them. To change the model: {_AGAIN[0].lower()}{_AGAIN[1:]}",
+            f"{folder}: contains vectors of {head.shape}, not of {shape}",
+            f"Use the model that created them. To change the model: {_AGAIN[0].lower()}{_AGAIN[1:]}",
         )
 
 

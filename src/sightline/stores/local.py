@@ -134,7 +134,7 @@ class LocalStore:
         self._row_index.append(packed.ids)
 
     def fast_ids(self, among: Ids | None = None) -> Ids:
-        """The ids of all items that the fast graph encoded, or of those in `among`, in ascending order."""
+        """Return the ids of all items that the fast graph encoded, or of those in `among`, in ascending order."""
         self._check_open()
         with remember_damage(self._folder):
             rows = self._files.fast
@@ -160,7 +160,7 @@ class LocalStore:
         self._row_index.remove(rows)
 
     def ids(self) -> Ids:
-        """All ids, in ascending order."""
+        """Return all ids, in ascending order."""
         self._check_open()
         return self._row_index.ids()
 
@@ -181,7 +181,7 @@ class LocalStore:
             return search(self._files, self._row_index, queries, k, rows, self._effort)
 
     def fetch(self, ids: Ids, part: Part) -> PaddedVectors:
-        """Vectors of items, in the order of `ids`; an embedding is a part with one vector. Unknown ids are an error."""
+        """Return the vectors of items, in the order of `ids`; an embedding is one vector. Unknown ids are an error."""
         with remember_damage(self._folder):
             return self._files.part(self._rows_with(ids, part), part)
 
@@ -227,7 +227,7 @@ class LocalStore:
         self._rewrite(np.flatnonzero(self._row_index.is_live))
 
     def damaged_ids(self) -> Ids:
-        """Ids of damaged items, in ascending order; reads every byte.
+        """Return the ids of damaged items, in ascending order; reads every byte.
 
         Damage that affects all items raises a `DamagedStoreError`.
         """
@@ -267,7 +267,7 @@ class LocalStore:
         remove_others(self._folder, self._flushed)
 
     def stats(self) -> Stats:
-        """Number of items, bytes on disk, and the method used for unfiltered searches."""
+        """Return the number of items, bytes on disk, and the method used for unfiltered searches."""
         self._check_open()
         way = "exact" if self._effort.is_exact(len(self)) else "signs, then exact"
         if self._device is not None and self._device.is_ready:
@@ -289,7 +289,7 @@ class LocalStore:
                 self._lock.close()
 
     def _rows_with(self, ids: Ids, part: Part) -> Ids:
-        """The rows of these ids; raises an error if an id is unknown or the store does not have this part."""
+        """Return the rows of these ids; raises an error if an id is unknown or the store does not have this part."""
         self._check_open()
         if part != "embedding" and part not in kept_parts(self.shape):
             raise StoreError(f"{self._folder}: has no {part}", "Use a model that produces them, and index again.")
@@ -310,7 +310,7 @@ class LocalStore:
 
 
 def _gpu_index(files: Generation, row_index: RowIndex) -> "GpuIndex | None":
-    """A copy of the embeddings on a GPU, if there is one."""
+    """Return a copy of the embeddings on a GPU, if there is one."""
     from sightline.device import has_gpu
 
     if not has_gpu():

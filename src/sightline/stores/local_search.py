@@ -30,12 +30,12 @@ class Effort:
     candidates_per_result: int = 20
 
     def candidates_for(self, items: int, k: int, dim: int) -> int:
-        """Number of candidates for k results."""
+        """Return the number of candidates for k results."""
         wanted = max(self.candidates, items // self.items_per_candidate, self.candidates_per_result * k)
         return wanted * -(-512 // dim)
 
     def is_exact(self, items: int) -> bool:
-        """Whether this many items are searched exactly."""
+        """Return whether this many items are searched exactly."""
         return items <= self.exact_up_to
 
 
@@ -58,7 +58,7 @@ def search(
 
 
 def _nearest(files: Generation, row_index: RowIndex, rows: Ids | None) -> Callable[[Codes, int], Ids]:
-    """A function that finds the rows with the nearest codes; the codes of a small selection of rows are copied once."""
+    """Return a function that finds the rows with the nearest codes; the codes of a few rows are copied once."""
     if rows is not None and len(rows) * _FEW < row_index.rows:
         picked = np.take(files.codes(rows), rows, axis=0)
         return lambda code, want: rows[nearest_codes(picked, code, want)]

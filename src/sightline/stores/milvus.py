@@ -99,7 +99,7 @@ class MilvusStore(ServerStore):
 
     @classmethod
     def read_description(cls, url: str) -> str | None:
-        """The text that was stored with the store at a URL; None if there is no store."""
+        """Return the text that was stored with the store at a URL; None if there is no store."""
         address = parse_address(url)
         with closing(Server(address, seconds_to_wait(write=False))) as server:
             return read_description(server, address.name)
@@ -127,11 +127,11 @@ class MilvusStore(ServerStore):
         return None
 
     def can_filter(self, filter: Filter) -> bool:
-        """Whether the server can apply all of a filter."""
+        """Return whether the server can apply all of a filter."""
         return pushed(filter).is_exact
 
     def where(self, filter: Filter) -> "MilvusStore":
-        """A read-only view of the items that pass a filter; the server must be able to apply all of the filter."""
+        """Return a read-only view of the items that pass a filter, all of which the server must be able to apply."""
         if not self.can_filter(filter):
             raise StoreError(f"{self.address}: Milvus cannot apply the whole filter")
         view = MilvusStore(self._server, self.address, self._shape, self._columns, write=False)
@@ -171,11 +171,11 @@ class MilvusStore(ServerStore):
         self._upsert([{**row, **_noted(wanted[row[ID]])} for row in rows])
 
     def notes(self, ids: Ids) -> dict[int, Mapping[str, Any]]:
-        """The notes of items by id; unknown ids are left out."""
+        """Return the notes of items by id; unknown ids are left out."""
         return {row[ID]: row[NOTE] for row in self._rows_of(ids, (ID, NOTE))}
 
     def notes_where(self, filter: Filter | None = None) -> dict[int, Mapping[str, Any]]:
-        """The notes of all items that pass a filter, and perhaps of others if Milvus can apply only part of it."""
+        """Return the notes of all items that pass a filter, and of others if Milvus can apply only part of it."""
         self._check_open()
         wanted = "" if filter is None else pushed(filter).filter
         return {row[ID]: row[NOTE] for row in self._all(wanted, (ID, NOTE))}
@@ -191,7 +191,7 @@ class MilvusStore(ServerStore):
             self._server.delete(parts_name(self.address.name), f"{KEY} in {some}")
 
     def ids(self) -> Ids:
-        """All ids, in ascending order."""
+        """Return all ids, in ascending order."""
         self._check_open()
         return np.sort(np.array([row[ID] for row in self._all("", (ID,))], dtype=np.int64))
 
@@ -223,7 +223,7 @@ class MilvusStore(ServerStore):
             self._server.ask(lambda client, name=name: client.flush(name, timeout=self._server.timeout))  # type: ignore[misc]
 
     def stats(self) -> Stats:
-        """Number of items, bytes of their embeddings, and the index."""
+        """Return the number of items, bytes of their embeddings, and the index."""
         self._check_open()
         (row,) = self._server.query(self.address.name, self._where, ("count(*)",), self.address.consistency)
         items = int(row["count(*)"])
@@ -250,7 +250,7 @@ class MilvusStore(ServerStore):
         return kept, lengths if first is None else np.minimum(lengths, first)
 
     def _each(self, ids: Ids, fields: tuple[str, ...]) -> list[dict[str, Any]]:
-        """One row per id, in order; raises an error for a missing id."""
+        """Fetch one row per id, in order; raises an error for a missing id."""
         found = {row[ID]: row for row in self._rows_of(ids, fields)}
         for id in checked_ids(ids).tolist():
             if id not in found:

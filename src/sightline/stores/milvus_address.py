@@ -46,7 +46,7 @@ class IndexType:
         return self.build | ({"m": gcd(self.build["m"], dim)} if "m" in self.build else {})
 
     def search(self, limit: int) -> dict[str, Any]:
-        """Search parameters for this number of results."""
+        """Return the search parameters for this number of results."""
         if self.effort is None:
             return {}
         name, least, times = self.effort
@@ -109,7 +109,7 @@ def parse_address(url: str) -> Address:
         raise StoreError(f"{url}: has no store name", _HOW)
     for option, choices in _CHOICES.items():
         if options.get(option, choices[0]) not in choices:
-            raise StoreError(f"{url}: {option}={options[option]}", f"Choose one of {', '.join(choices)}.")
+            raise StoreError(f"{url}: {option} cannot be {options[option]}", f"Choose one of {', '.join(choices)}.")
     if unknown := options.keys() - _CHOICES.keys():
         raise StoreError(f"{url}: unknown option {min(unknown)!r}", f"The options are {', '.join(_CHOICES)}.")
     shown = f"[{host}]" if ":" in host else host

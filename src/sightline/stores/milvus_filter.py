@@ -103,7 +103,7 @@ def _compared(test: Test, wanted: bool) -> Pushed:
 
 
 def _one(column: str, kind: ColumnKind, sign: Sign, value: Value) -> str:
-    """A comparison with a value; dates are compared at the precision given."""
+    """Translate a comparison with a value; dates are compared at the precision given."""
     if kind != "date" or sign in ("<", ">="):
         return f"{column} {_milvus(sign)} {_written(value)}"
     if sign in ("=", "!="):
@@ -112,13 +112,13 @@ def _one(column: str, kind: ColumnKind, sign: Sign, value: Value) -> str:
 
 
 def _beginning(column: str, start: str, wanted: bool) -> str:
-    """A condition for texts that begin with `start` or, if `wanted` is False, for those that do not."""
+    """Build a condition for texts that begin with `start` or, if `wanted` is False, for those that do not."""
     first, after = _written(start), _written(_after(start))
     return f"{column} >= {first} and {column} < {after}" if wanted else f"{column} < {first} or {column} >= {after}"
 
 
 def _after(start: str) -> str:
-    """The smallest string greater than every string with this prefix, which must end in an ASCII character."""
+    """Return the smallest string greater than every string with this prefix, which must end in an ASCII character."""
     return start[:-1] + chr(ord(start[-1]) + 1)
 
 
@@ -135,7 +135,7 @@ def _can_be_written(column: str, value: Value) -> bool:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a text needs no escaping when quoted."""
+    """Return whether a text needs no escaping when quoted."""
     return text.isprintable() and not set(text) & set("\\\"'")
 
 

@@ -23,7 +23,7 @@ _AT_ONCE = 16 * 2**20  # characters per request; servers accept 64 MB
 
 
 def piece_rows(packed: Packed) -> Iterator[list[dict[str, Any]]]:
-    """The rows for the parts of items, in batches that fit into a request."""
+    """Yield the rows for the parts of items, in batches that fit into a request."""
     batch, size = list[dict[str, Any]](), 0
     for name, records in packed.parts.items():
         starts = np.cumsum(packed.lengths) - packed.lengths
@@ -41,7 +41,7 @@ def piece_rows(packed: Packed) -> Iterator[list[dict[str, Any]]]:
 def read(
     server: Server, collection: str, ids: Ids, lengths: Ids, part: str, width: int, consistency: str
 ) -> list[Records]:
-    """The records of one part of each item, given the items' ids [n] and numbers of vectors [n].
+    """Return the records of one part of each item, given the items' ids [n] and numbers of vectors [n].
 
     Records of items that are being deleted may be missing.
     """
@@ -60,7 +60,7 @@ def read(
 
 
 def keys_of(lengths: Mapping[int, int], shape: Shape) -> list[int]:
-    """The keys of all pieces of items, given the number of vectors by id."""
+    """Return the keys of all pieces of items, given the number of vectors by id."""
     return [
         key
         for part, width in kept_parts(shape).items()

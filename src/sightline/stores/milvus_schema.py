@@ -21,7 +21,7 @@ _PARTITIONS = 64
 
 
 def parts_name(name: str) -> str:
-    """The name of the collection for the fragments and states of items."""
+    """Return the name of the collection for the fragments and states of items."""
     return f"{name}_parts"
 
 
@@ -77,7 +77,7 @@ def _add_index(server: Server, name: str, field: str, index: Mapping[str, Any]) 
 
 
 def _index_types(server: Server, name: str) -> list[str]:
-    """The types of a collection's indexes, as Milvus names them."""
+    """Return the types of a collection's indexes, as Milvus names them."""
 
     def call(client: Any) -> list[str]:
         found = client.list_indexes(name, timeout=server.timeout)
@@ -87,7 +87,7 @@ def _index_types(server: Server, name: str) -> list[str]:
 
 
 def built_index(server: Server, address: Address) -> str:
-    """The index of a store, one of `INDEXES`; raises an error if the store was not created completely."""
+    """Return the index of a store, one of `INDEXES`; raises an error if the store was not created completely."""
     types = _index_types(server, address.name)
     found = [name for name, index in INDEXES.items() if index.kind in types]
     if not found or not _index_types(server, parts_name(address.name)):
@@ -99,7 +99,7 @@ def built_index(server: Server, address: Address) -> str:
 
 
 def read_description(server: Server, name: str) -> str | None:
-    """The description of a collection; None if it does not exist."""
+    """Return the description of a collection; None if it does not exist."""
 
     def call(client: Any) -> str | None:
         if not client.has_collection(name, timeout=server.timeout):
@@ -136,7 +136,7 @@ def _items_schema(address: Address, shape: Shape, columns: Columns, description:
 
 
 def _parts_schema() -> "CollectionSchema":
-    """The schema for rows of pieces, which have an unused vector because Milvus requires one in every row.
+    """Return the schema for rows of pieces, which have an unused vector because Milvus requires one in every row.
 
     A piece is JSON because pymilvus checks every character of a text field before sending.
     """
@@ -152,4 +152,4 @@ def _parts_schema() -> "CollectionSchema":
 def check_columns(columns: Columns) -> None:
     """Refuse columns with reserved names."""
     if taken := columns.keys() & {ID, EMBEDDING, LENGTH, MILVUS_PARTITION_KEY, NOTE}:
-        raise StoreError(f"a column may not be called {min(taken)}")
+        raise StoreError(f"a column cannot be called {min(taken)}")

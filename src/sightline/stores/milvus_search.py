@@ -17,7 +17,7 @@ _SLACK = 1e-5  # Milvus may order two cosines that differ by up to this either w
 
 
 def nearest(server: Server, address: Address, queries: Float32Array, k: int, filter: str) -> Neighbors:
-    """The k best items that pass a filter; fetches more results while the last one still ties with the k-th."""
+    """Find the k best items that pass a filter; fetch more results while the last one still ties with the k-th."""
     limit = min(k + _MARGIN, MOST)
     while True:
         found = _ranked(server, address, queries, limit, filter)
@@ -29,7 +29,7 @@ def nearest(server: Server, address: Address, queries: Float32Array, k: int, fil
 
 
 def _ranked(server: Server, address: Address, queries: Float32Array, limit: int, filter: str) -> Neighbors:
-    """The results of the server, reranked by cosines computed here."""
+    """Return the results of the server, reranked by cosines computed here."""
     index = INDEXES[address.index]
     answers = server.ask(
         lambda client: client.search(
@@ -55,7 +55,7 @@ def _ranked(server: Server, address: Address, queries: Float32Array, limit: int,
 
 
 def merged(one: Neighbors, other: Neighbors, k: int) -> Neighbors:
-    """The k best of two results."""
+    """Return the k best of two results."""
     ids, scores = np.hstack([one.ids, other.ids]), np.hstack([one.scores, other.scores])
     order = np.lexsort((ids, -scores), axis=1)[:, :k]
     return Neighbors(np.take_along_axis(ids, order, 1), np.take_along_axis(scores, order, 1))

@@ -39,7 +39,7 @@ class Server:
         self._client: MilvusClient | None = None
 
     def query(self, name: str, filter: str, fields: Sequence[str], consistency: str) -> list[dict[str, Any]]:
-        """The given fields of the rows of a collection that pass a filter, up to the limit of one Milvus request."""
+        """Return the given fields of the rows that pass a filter, up to the limit of one Milvus request."""
         return self.ask(
             lambda client: list(
                 client.query(
@@ -49,7 +49,7 @@ class Server:
         )
 
     def query_all(self, name: str, filter: str, fields: Sequence[str], consistency: str) -> list[dict[str, Any]]:
-        """The given fields of all rows that pass a filter, without a limit, ordered by key."""
+        """Return the given fields of all rows that pass a filter, without a limit, ordered by key."""
         return self.ask(lambda client: _everything(client, name, filter, list(fields), self.timeout, consistency))
 
     def upsert(self, name: str, rows: list[dict[str, Any]]) -> None:
@@ -122,7 +122,7 @@ def _everything(
 
 
 def _theirs() -> tuple[type[Exception], ...]:
-    """The exceptions that pymilvus and grpc raise."""
+    """Return the exception types that pymilvus and grpc raise."""
     import grpc
     from pymilvus.exceptions import MilvusException
 
@@ -130,7 +130,7 @@ def _theirs() -> tuple[type[Exception], ...]:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether retrying may help: the server is unreachable or not ready."""
+    """Return whether retrying may help: the server is unreachable or not ready."""
     import grpc
 
     found: Any = getattr(error, "code", None)
@@ -140,6 +140,6 @@ def _may_pass(error: Exception) -> bool:
 
 
 def _said(error: Exception) -> str:
-    """The error message on one line."""
+    """Return the error message on one line."""
     said: Any = getattr(error, "message", "") or getattr(error, "details", lambda: "")() or error
     return " ".join(str(said).split())[:300]

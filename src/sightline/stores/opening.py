@@ -18,12 +18,12 @@ REMOTE_STORES: dict[str, type[RemoteStore]] = {
 
 
 def is_store_url(place: object) -> bool:
-    """Whether this is the URL of a store rather than a folder, even if it was converted to a path."""
+    """Return whether this is the URL of a store rather than a folder, even if it was converted to a path."""
     return _scheme(place) in REMOTE_STORES
 
 
 def remote_store(url: str) -> type[RemoteStore]:
-    """The class that opens the store at a URL.
+    """Return the class that opens the store at a URL.
 
     >>> remote_store("milvus://localhost/photos").__name__
     'MilvusStore'

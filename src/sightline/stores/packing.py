@@ -34,7 +34,7 @@ def pack(ids: Ids, encoded: Encoded, shape: Shape, *, fast: bool = False) -> Pac
     """Check encoded items against the shape of a store, and pack them. fast: whether the fast graph encoded them."""
     ids = checked_ids(ids)
     if len(ids) != len(encoded):
-        raise StoreError(f"{len(ids)} ids for {len(encoded)} items")
+        raise StoreError(f"there are {len(ids)} ids for {len(encoded)} items")
     if len(ids) != len(np.unique(ids)):
         raise StoreError("an id occurs twice", "Give every item a unique id.")
     embeddings = unit(encoded.embedding, shape.embedding).astype(np.float16)
@@ -46,13 +46,13 @@ def pack(ids: Ids, encoded: Encoded, shape: Shape, *, fast: bool = False) -> Pac
 
 
 def kept_parts(shape: Shape) -> dict[str, int]:
-    """The parts that a store of this shape has besides the embedding, with their dimensions."""
+    """Return the parts that a store of this shape has besides the embedding, with their dimensions."""
     widths = {"fragments": shape.fragments, "states": shape.states}
     return {name: width for name, width in widths.items() if width}
 
 
 def record_type(width: int) -> np.dtype[Any]:
-    """The dtype of a record, which is one vector of a part: int8 numbers from -127 to 127, and their scale."""
+    """Return the dtype of a record, which is one vector of a part: int8 numbers from -127 to 127, and their scale."""
     return np.dtype([("scale", "<f4"), ("values", "i1", (width,))])
 
 
@@ -66,7 +66,7 @@ def unpack(records: Records) -> Float32Array:
 def unit(vectors: FloatArray, width: int) -> Float32Array:
     """Scale vectors [n, width] to unit length; raises an error for other widths and zero vectors."""
     if vectors.ndim != 2 or vectors.shape[1] != width:
-        raise StoreError(f"vectors of shape {vectors.shape}, but the store's embeddings have {width} numbers")
+        raise StoreError(f"vectors have shape {vectors.shape}, but the store's embeddings have {width} dimensions")
     singles: Float32Array = vectors.astype(np.float32)
     _refuse_strange(singles, "embedding")
     largest = np.abs(singles).max(axis=1, keepdims=True, initial=0.0)
@@ -89,16 +89,20 @@ def checked_ids(ids: Ids) -> Ids:
     """Convert ids to int64 [n]; raises an error unless they are a one-dimensional list of integers from 0."""
     ids = np.asarray(ids)
     if ids.ndim != 1 or (len(ids) and (ids.dtype.kind not in "iu" or ids.min() < 0)):
-        raise StoreError("ids must be a 1-D array of whole numbers from 0", f"Found {ids.dtype} of shape {ids.shape}.")
+        raise StoreError("ids must be a 1-D array of non-negative integers", f"Found {ids.dtype} of shape {ids.shape}.")
     return ids.astype(np.int64)
 
 
 def _records(batch: FloatArray | None, mask: npt.NDArray[np.bool_], width: int, name: str) -> Records:
     """Pack a padded batch [items, n, width], dropping the padding."""
     if batch is None:
-        raise StoreError(f"the items have no {name}, but this store needs them", "Use the model that made the store.")
+        raise StoreError(
+            f"the items have no {name}, but this store needs them", "Use the model that the store was created with."
+        )
     if batch.ndim != 3 or batch.shape[:2] != mask.shape or batch.shape[2] != width:
-        raise StoreError(f"{name} of shape {batch.shape} with a mask of {mask.shape}, in a store of width {width}")
+        raise StoreError(
+            f"{name} have shape {batch.shape} and their mask {mask.shape}, but the store has width {width}"
+        )
     vectors = batch[mask].astype(np.float32)
     _refuse_strange(vectors, name)
     records = np.empty(len(vectors), dtype=record_type(width))
@@ -112,6 +116,6 @@ def _records(batch: FloatArray | None, mask: npt.NDArray[np.bool_], width: int, 
 def _refuse_strange(vectors: Float32Array, name: str) -> None:
     if not np.isfinite(vectors).all():
         raise StoreError(
-            f"{name}: a vector has a number that is not finite",
+            f"{name}: a vector contains a number that is not finite",
             "The model failed on this item: leave it out, or encode it again.",
         )

@@ -96,7 +96,7 @@ class PostgresStore(ServerStore):
 
     @classmethod
     def read_description(cls, url: str) -> str | None:
-        """The text that was stored with the store at a URL; None if there is no store."""
+        """Return the text that was stored with the store at a URL; None if there is no store."""
         address = parse_postgres_address(url)
         with closing(PostgresServer(address, seconds_to_wait(write=False))) as server:
             return read_manifest(server, address)
@@ -120,11 +120,11 @@ class PostgresStore(ServerStore):
         return self.address.pictures
 
     def can_filter(self, filter: Filter) -> bool:
-        """Whether the server can apply all of a filter."""
+        """Return whether the server can apply all of a filter."""
         return to_condition(filter, self._columns) is not None
 
     def where(self, filter: Filter) -> "PostgresStore":
-        """A read-only view of the items that pass a filter; the server must be able to apply all of the filter."""
+        """Return a read-only view of the items that pass a filter, all of which the server must be able to apply."""
         condition = to_condition(filter, self._columns)
         if condition is None:
             raise StoreError(f"{self.address}: PostgreSQL cannot apply the whole filter")
@@ -153,16 +153,16 @@ class PostgresStore(ServerStore):
         self._server.write(lambda connection: replace_notes(connection, self.address, self._columns, wanted))
 
     def notes(self, ids: Ids) -> dict[int, Mapping[str, Any]]:
-        """The notes of items by id; unknown ids are left out."""
+        """Return the notes of items by id; unknown ids are left out."""
         return dict(self._rows("id, note", "id = ANY(%s)", [np.unique(checked_ids(ids)).tolist()]))
 
     def notes_where(self, filter: Filter | None = None) -> dict[int, Mapping[str, Any]]:
-        """The notes of all items that pass a filter, and perhaps of others if the server can apply only part of it."""
+        """Return the notes of all items that pass a filter, and of others if the server can apply only part of it."""
         condition = EVERYTHING if filter is None else weakened(filter, self._columns)
         return dict(self._rows("id, note", condition.sql, condition.values))
 
     def picture(self, id: int) -> bytes | None:
-        """The picture that was stored with an item: its thumbnail or its original bytes."""
+        """Return the picture that was stored with an item: its thumbnail or its original bytes."""
         self._check_open()
         query = "SELECT data FROM {pictures} WHERE item = %s"
         rows = self._server.read(lambda connection: run(connection, self.address, query, [id], binary=True).fetchall())
@@ -175,7 +175,7 @@ class PostgresStore(ServerStore):
         self._server.write(lambda connection: delete_rows(connection, self.address, numbers))
 
     def ids(self) -> Ids:
-        """All ids, in ascending order."""
+        """Return all ids, in ascending order."""
         return np.array([id for (id,) in self._rows("id", "true", [], "ORDER BY id")], dtype=np.int64)
 
     def search(self, vectors: Float32Array, k: int, where: Ids | None = None) -> Neighbors:
@@ -214,7 +214,7 @@ class PostgresStore(ServerStore):
         self._server.maintain(call)
 
     def stats(self) -> Stats:
-        """Number of items, bytes of their embeddings, and the index."""
+        """Return the number of items, bytes of their embeddings, and the index."""
         is_filtered = self._where != EVERYTHING
         ((items,),) = self._rows("count(*)", "true", []) if is_filtered else self._manifest("items")
         return Stats(items, 2 * items * self.shape.embedding, f"postgresql, {self._index}")
@@ -240,7 +240,7 @@ class PostgresStore(ServerStore):
         return np.concatenate([np.zeros(0, dtype=kind), *records]), lengths
 
     def _each(self, ids: Ids, columns: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The columns of one row per id, in order; raises an error for a missing id."""
+        """Fetch the given columns, one row per id, in order; raises an error for a missing id."""
         numbers = checked_ids(ids).tolist()
         rows = self._rows(f"id, {columns}", "id = ANY(%s)", [*values, sorted(set(numbers))])
         found = {row[0]: row[1:] for row in rows}

@@ -90,7 +90,7 @@ def parse_postgres_address(url: str) -> PostgresAddress:
         if option not in _CHOICES:
             raise StoreError(f"{url}: unknown option {option!r}", f"The options are host, {', '.join(_CHOICES)}.")
         if value not in _CHOICES[option]:
-            raise StoreError(f"{url}: {option}={value}", f"Choose one of {', '.join(_CHOICES[option])}.")
+            raise StoreError(f"{url}: {option} cannot be {value}", f"Choose one of {', '.join(_CHOICES[option])}.")
     user = unquote(parts.username or "")
     return PostgresAddress(socket or host, port, database, name, user, **options)  # type: ignore[arg-type]
 

@@ -15,7 +15,7 @@ class SqlCondition(NamedTuple):
     values: tuple[object, ...] = ()
 
     def both(self, other: "SqlCondition") -> "SqlCondition":
-        """A condition that holds if both conditions do."""
+        """Return a condition that holds if both conditions do."""
         return SqlCondition(f"({self.sql}) AND ({other.sql})", self.values + other.values)
 
 

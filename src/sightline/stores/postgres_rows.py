@@ -27,7 +27,7 @@ class Rows(NamedTuple):
 
     @classmethod
     def of(cls, packed: Packed, notes: Sequence[Note] | None) -> "Rows":
-        """The rows of items; without notes, the values of their columns are unknown."""
+        """Return the rows of items; without notes, the values of their columns are unknown."""
         return cls(packed, [_EMPTY] * len(packed.ids) if notes is None else notes)
 
 
@@ -102,12 +102,12 @@ def _parts(packed: Packed) -> Iterator[list[Any]]:
 
 
 def _values(columns: Columns, note: Note) -> list[Any]:
-    """The values of the columns; None for those that the note does not have."""
+    """Return the values of the columns; None for those that the note does not have."""
     return [storable(note.columns.get(name)) for name in columns]
 
 
 def storable(value: str | float | None) -> str | float | None:
-    """A value as PostgreSQL can store it: texts without NUL characters or broken surrogates."""
+    """Convert a value to one that PostgreSQL can store: texts lose NUL characters and lone surrogates."""
     if not isinstance(value, str):
         return None if value is None else float(value)
     return value.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")

@@ -47,7 +47,7 @@ def make(server: PostgresServer, address: PostgresAddress, shape: Shape, columns
 
 
 def read_manifest(server: PostgresServer, address: PostgresAddress) -> str | None:
-    """The description of a store; None if it does not exist."""
+    """Return the description of a store; None if it does not exist."""
 
     def call(connection: "Connection") -> str | None:
         if not _exists(connection, address):
@@ -65,14 +65,14 @@ def forget_writes(server: PostgresServer, address: PostgresAddress) -> None:
 
 
 def built_index(server: PostgresServer, address: PostgresAddress) -> IndexName:
-    """The index that a store has for its embeddings: `hnsw`, or `flat` if there is none."""
+    """Return the index that a store has for its embeddings: `hnsw`, or `flat` if there is none."""
     query = "SELECT count(*) > 0 FROM pg_indexes WHERE schemaname = %s AND indexname = 'items_by_embedding'"
     has_index = server.read(lambda connection: _one(connection, query, address.name))
     return "hnsw" if has_index else "flat"
 
 
 def index_if_large(server: PostgresServer, address: PostgresAddress, shape: Shape, items: int) -> None:
-    """Index the embeddings of a store with many items, in one go, which is faster than item by item."""
+    """Index the embeddings of a large store all at once, which is faster than item by item."""
     if items < INDEX_FROM or shape.embedding > _HNSW_DIMENSIONS:
         return
 
@@ -135,9 +135,9 @@ def _declared(columns: Columns) -> str:
 
 
 def quoted(name: str) -> str:
-    """A column name in quotes; raises an error unless it is a plain name."""
+    """Return a column name in quotes; raises an error unless it is a plain name."""
     if not name.isidentifier() or not name.isascii() or name in _RESERVED:
-        raise StoreError(f"a column may not be called {name!r}")
+        raise StoreError(f"a column cannot be called {name!r}")
     return f'"{name}"'
 
 

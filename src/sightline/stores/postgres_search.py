@@ -48,7 +48,7 @@ def exact(
 def nearest(
     server: PostgresServer, address: PostgresAddress, queries: Float32Array, k: int, where: str, values: Sequence[Any]
 ) -> Neighbors:
-    """The k best items for each query [queries, dim], found with the index.
+    """Return the k best items for each query [queries, dim], found with the index.
 
     If the index finds too few, or so many ties that the lowest ids among them are uncertain, all items that pass the
     filter are compared instead.

@@ -93,7 +93,7 @@ class PostgresServer:
     def _ask(self, call: Callable[["Connection"], T]) -> T:
         """Make a call, retrying with increasing delays until it succeeds or `patience` runs out.
 
-        A call that loses the connection again and again is given up earlier: it may be what crashes the server.
+        A call that keeps losing the connection is given up earlier, because it may be what crashes the server.
         """
         errors = driver().Error
         give_up, wait, started = time.monotonic() + self.patience, _FIRST_WAIT, 0
@@ -179,7 +179,7 @@ def _set(connection: "Connection", settings: dict[str, str]) -> None:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether retrying may help: the server is unreachable, restarting or out of resources."""
+    """Return whether retrying may help: the server is unreachable, restarting or out of resources."""
     state: str | None = getattr(error, "sqlstate", None)
     if state is not None:
         return state.startswith(_TEMPORARY) and state != "57014"
@@ -199,5 +199,5 @@ def _way_out(error: Exception) -> str:
 
 
 def _said(error: Exception) -> str:
-    """The error message on one line."""
+    """Return the error message on one line."""
     return " ".join(str(error).split())[:300]

@@ -1,6 +1,6 @@
 """Vectors as psycopg sends and reads them, in the binary format of pgvector.
 
-A halfvec is its dimension and a zero, 16 bits each, then its numbers in float16; in a vector, these are in float32.
+A halfvec consists of its dimension and a zero, 16 bits each, and its numbers in float16; a vector has them in float32.
 """
 
 import struct

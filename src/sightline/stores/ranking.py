@@ -15,7 +15,7 @@ _SLACK = 1e-5  # how much a matrix product may differ from the exact cosine
 
 
 def nothing(queries: int, k: int) -> Neighbors:
-    """An empty result."""
+    """Return an empty result."""
     return Neighbors(np.full((queries, k), -1, dtype=np.int64), np.full((queries, k), -np.inf, dtype=np.float32))
 
 
@@ -64,7 +64,7 @@ def _products(embeddings: Float16Array, rows: Ids, queries: Float32Array) -> Flo
 
 
 def _cosines(embeddings: Float16Array, rows: Ids, query: Float32Array) -> Float32Array:
-    """Cosines [n] to one query; they do not depend on the position of a row."""
+    """Return the cosines [n] to one query; they do not depend on the position of a row."""
     cosines = np.empty(len(rows), dtype=np.float32)
     for some in _blocks(len(rows)):
         cosines[some] = (embeddings[rows[some]] * query.astype(np.float64)).sum(axis=1)

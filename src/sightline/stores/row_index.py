@@ -37,11 +37,11 @@ class RowIndex:
         return self._is_live[: self.rows]
 
     def ids(self) -> Ids:
-        """All live ids, in ascending order."""
+        """Return all live ids, in ascending order."""
         return np.sort(self.row_ids[self.is_live])
 
     def find(self, ids: Ids) -> Ids:
-        """The row of each id [n]; -1 for unknown ids."""
+        """Return the row of each id [n]; -1 for unknown ids."""
         rows = np.full(len(ids), -1, dtype=np.int64)
         if self._row_at is not None:
             rows = self._row_at[np.minimum(ids, len(self._row_at) - 1)]
@@ -57,7 +57,7 @@ class RowIndex:
         return rows
 
     def rows_of(self, ids: Ids) -> Ids:
-        """The unique rows of the known ids [n], in ascending order."""
+        """Return the unique rows of the known ids [n], in ascending order."""
         if self._row_at is None:
             ids = np.sort(ids, kind="stable")  # looking up half a million sorted ids is ten times as fast
         rows = self.find(ids)

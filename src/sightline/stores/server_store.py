@@ -23,7 +23,7 @@ class Connected(Protocol):
 
 
 def seconds_to_wait(*, write: bool) -> float:
-    """How long to wait for an unreachable server; when writing, long enough for it to restart."""
+    """Return how long to wait for an unreachable server; when writing, long enough for it to restart."""
     return _WRITING if write else _READING
 
 
@@ -38,7 +38,7 @@ def closed_on_error(server: Connected) -> Iterator[None]:
 
 
 class ServerStore(ABC):
-    """The part of a store that does not depend on the kind of server."""
+    """The part of a remote store that does not depend on the kind of server."""
 
     def __init__(self, address: object, shape: Shape, columns: Columns, write: bool) -> None:
         self._place, self._shape, self._columns, self._write, self._is_open = address, shape, columns, write, True
@@ -49,7 +49,7 @@ class ServerStore(ABC):
         return self._shape
 
     def fetch(self, ids: Ids, part: Part) -> PaddedVectors:
-        """The vectors of items, in the order of `ids`; an embedding is a part with one vector.
+        """Return the vectors of items, in the order of `ids`; an embedding is a part with one vector.
 
         Raises an error for unknown ids.
         """
@@ -63,7 +63,7 @@ class ServerStore(ABC):
         return PaddedVectors(padded, mask)
 
     def rows(self, ids: Ids, part: Part, first: int | None = None) -> QuantizedRows:
-        """Fragments or states of items in their stored form, which is much faster than `fetch`.
+        """Return the fragments or states of items in their stored form, which is much faster than `fetch`.
 
         first: return at most this many vectors per item.
         """
@@ -77,7 +77,7 @@ class ServerStore(ABC):
 
     @abstractmethod
     def _embeddings(self, ids: Ids) -> Float32Array:
-        """The embedding of each item; raises an error for unknown ids."""
+        """Return the embedding of each item; raises an error for unknown ids."""
 
     @abstractmethod
     def _records(self, ids: Ids, part: Part, first: int | None) -> tuple[Records, Ids]:

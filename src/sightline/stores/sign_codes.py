@@ -19,12 +19,12 @@ _SAMPLE = 8_192  # codes sampled to estimate a limit; with fewer than four times
 
 
 def code_bytes(dim: int) -> int:
-    """The size in bytes of the code of a vector with `dim` dimensions."""
+    """Return the size in bytes of the code of a vector with `dim` dimensions."""
     return -(-dim // _WORD) * _WORD // 8
 
 
 def sign_codes(vectors: npt.NDArray[np.floating]) -> Codes:
-    """The signs of vectors [n, dim] as bits [n, bytes]: 1 for a positive number."""
+    """Return the signs of vectors [n, dim] as bits [n, bytes]: 1 for a positive number."""
     codes = np.zeros((len(vectors), code_bytes(vectors.shape[1])), dtype=np.uint8)
     bits = np.packbits(vectors > 0, axis=1)
     codes[:, : bits.shape[1]] = bits
@@ -32,7 +32,7 @@ def sign_codes(vectors: npt.NDArray[np.floating]) -> Codes:
 
 
 def nearest_codes(codes: Codes, query: Codes, want: int, allowed: BoolArray | None = None) -> Ids:
-    """The rows [n], in ascending order, of at least `want` codes with the smallest distance to `query` [bytes].
+    """Return the rows [n], in ascending order, of at least `want` codes with the smallest distance to `query` [bytes].
 
     All rows tied at the largest distance are included, so the result does not depend on the order or number of threads.
     allowed: [rows], False for rows to exclude; if fewer than `want` are True, all of those are returned.
@@ -69,7 +69,7 @@ def _guessed_limit(codes: Codes, query: Codes, want: int, allowed: BoolArray | N
 
 
 def _within(limit: int, codes: Codes, query: Codes, allowed: BoolArray | None) -> tuple[Ids, Int32Array]:
-    """The allowed rows [n] within `limit` bits of the query, in ascending order, and their distances [n]."""
+    """Return the allowed rows [n] within `limit` bits of the query, in ascending order, and their distances [n]."""
 
     def near(piece: slice) -> tuple[Ids, Int32Array]:
         distances = _differences(codes[piece], query)
@@ -82,7 +82,7 @@ def _within(limit: int, codes: Codes, query: Codes, allowed: BoolArray | None) -
 
 
 def _differences(codes: Codes, query: Codes) -> Int32Array:
-    """The Hamming distances between the codes [n, bytes] and the query [bytes]."""
+    """Return the Hamming distances between the codes [n, bytes] and the query [bytes]."""
     import faiss
 
     found = np.empty(len(codes), dtype=np.int32)

@@ -116,6 +116,6 @@ def coloured(pixels: Tensor, factors: Tensor, brightest: float) -> Tensor:
 
 
 def grey(pixels: Tensor) -> Tensor:
-    """The luma [batch, 1, …] of pixels [batch, 3, …]."""
+    """Return the luma [batch, 1, …] of pixels [batch, 3, …]."""
     weights = pixels.new_tensor(_LUMA)[:, None, None]
     return (pixels * weights).sum(1, keepdim=True)

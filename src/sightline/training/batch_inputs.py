@@ -58,7 +58,7 @@ class BatchInputs:
         return one._replace(batch=replace(one.batch, decoding=self._corpus.decoding(own)))
 
     def texts(self, batch: DrawnBatch) -> Side:
-        """The texts to encode."""
+        """Return the texts to encode."""
         tokens = self._tokens(batch)
         return Side(
             lambda rows: self._model.encode_texts(Tokens(tokens.ids[rows], tokens.mask[rows])),
@@ -66,7 +66,7 @@ class BatchInputs:
         )
 
     def images(self, batch: DrawnBatch, pixels: Tensor) -> Side:
-        """The images to encode; `pixels` is what the method `pixels` returned for the batch."""
+        """Return the images to encode; `pixels` is what the method `pixels` returned for the batch."""
         images = self._images(batch, pixels)
         return Side(
             lambda rows: self._model.encode_images(images(rows)),
@@ -74,7 +74,7 @@ class BatchInputs:
         )
 
     def masks(self, batch: DrawnBatch) -> tuple[Tensor | None, Tensor | None]:
-        """Masks [T, I] of additional positives and of excluded pairs; None if there are none."""
+        """Return the masks [T, I] of additional positives and of excluded pairs; None if there are none."""
         positive, excluded = (self._mask(batch, pairs) for pairs in (batch.same.positive, batch.same.excluded))
         return positive, excluded
 
@@ -86,16 +86,16 @@ class BatchInputs:
         return mask.index_fill_(0, to_device(torch.from_numpy(pairs), self._device), True).view(shape)
 
     def inputs(self, batch: DrawnBatch, pixels: Tensor) -> Inputs:
-        """The inputs of this process's share of the batch; `pixels` as for `images`."""
+        """Return the inputs of this process's share of the batch; `pixels` as for `images`."""
         return Inputs(self._tokens(batch), self._images(batch, pixels)(slice(None)))
 
     def _tokens(self, batch: DrawnBatch) -> Tokens:
-        """The tokenised captions of this process's share."""
+        """Return the tokenised captions of this process's share."""
         own = self._world.share(len(batch.text_images))
         return Tokens(*(to_device(field[own], self._device) for field in batch.tokens))
 
     def _images(self, batch: DrawnBatch, pixels: Tensor) -> Callable[[slice], Images]:
-        """A function that reads a slice of this process's share of the images."""
+        """Return a function that reads a slice of this process's share of the images."""
         numbers = batch.images[self._world.share(len(batch.images))]
         if self._regions is not None:
             regions = self._regions

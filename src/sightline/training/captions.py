@@ -73,12 +73,12 @@ class CaptionTable:
         return DrawnBatch(images, pairs[:, 0], short, captions, same)
 
     def tokens(self, captions: Int64Array) -> Tokens:
-        """The tokens of the captions with these indices, padded to the longest caption of the table."""
+        """Return the tokens of the captions with these indices, padded to the longest caption of the table."""
         rows = torch.from_numpy(captions)
         return Tokens(self._ids[rows], self._mask[rows])
 
     def words(self, captions: Int64Array) -> Tensor:
-        """The index of the word that each token returned by `tokens` belongs to; -1 if it belongs to none."""
+        """Return the index of the word that each token returned by `tokens` belongs to; -1 if it belongs to none."""
         if self._words is None:
-            raise ValueError("the corpus was made without words")
+            raise ValueError("the corpus was created without words")
         return self._words[torch.from_numpy(captions)]

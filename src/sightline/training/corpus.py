@@ -72,7 +72,7 @@ class Corpus(CaptionTable):
         return self.decoder.start([self.records[image] for image in images])
 
     def pixels(self, images: Int64Array, *, keep: bool = True) -> Tensor:
-        """Pixels of the images with these indices, uint8 [n, 3, size, size], on the training device.
+        """Return the pixels of the images with these indices, uint8 [n, 3, size, size], on the training device.
 
         keep: whether to keep newly decoded images for the next time, memory permitting.
         """
@@ -98,7 +98,7 @@ class Corpus(CaptionTable):
                 on_prepare("decoding images", int(chunk[-1]) + 1, len(self))
 
     def _memory(self) -> Tensor | None:
-        """The tensor for decoded images; None if they do not fit in memory."""
+        """Return the tensor for decoded images; None if they do not fit in memory."""
         if self._kept is None and not self._too_many:
             side = self.preprocess.size
             self._too_many = len(self.records) * side * side * 3 > room(self._device, _KEPT_BYTES)
@@ -126,13 +126,13 @@ def normalised(pixels: Tensor, preprocess: Preprocess) -> Tensor:
 
 @lru_cache(maxsize=8)
 def _mean_and_std(preprocess: Preprocess, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The mean and standard deviation, cached on the device: copying them for every batch would make the CPU wait."""
+    """The mean and standard deviation, cached on the device, because copying them per batch would make the CPU wait."""
     mean, std = (torch.tensor(value, device=device).view(3, 1, 1) * 255 for value in (preprocess.mean, preprocess.std))
     return mean, std
 
 
 def room(device: torch.device, on_cpu: int) -> int:
-    """The number of bytes to use on a device: half of a GPU's free memory, or `on_cpu` bytes of main memory."""
+    """Return the number of bytes to use on a device: half of a GPU's free memory, or `on_cpu` bytes of main memory."""
     return torch.cuda.mem_get_info(device)[0] // 2 if device.type == "cuda" else on_cpu
 
 

@@ -36,10 +36,10 @@ class SourceRecipe:
     """One source of a mixture. Every batch comes from one source.
 
     name: the source's name in messages and in the log.
-    train: data sets, as in `DataRecipe`.
-    share: the source's share of the steps, relative to the other sources. passes: instead, how often an epoch goes
-    through the source. By default one pass.
-    draw, batch_size, same, positives: as in `DataRecipe`, whose values these override.
+    train: data sets, as in `[data]`.
+    share: the source's share of the steps, relative to the other sources.
+    passes: instead of `share`, how many times an epoch goes through the source; by default once.
+    draw, batch_size, same, positives: as in `[data]`, which this overrides.
     limit: use only this many images; 0 uses all.
     skip_labels: leave out records with one of these labels.
     prompts: for records with a label, templates for additional captions, such as "a photo of a {}".
@@ -77,9 +77,11 @@ class SourceRecipe:
 class ValidationSetRecipe:
     """One of several validation sets.
 
+    name: the set's name in messages and in the log.
+    data: data sets, as in `[data]`.
     weight: the set's weight in the mean by which checkpoints are compared.
-    kind: "captions" measures recalls, "names" how often an image's label ranks first among the labels of the set. In a
-    mean of rSum (the sum of six recalls), a "names" set counts as six times its top-1 accuracy.
+    kind: "captions" measures recalls, and "names" measures how often an image's label ranks first among the labels of
+    the set. In a mean of rSum (the sum of six recalls), a "names" set counts as six times its top-1 accuracy.
     """
 
     name: str
@@ -98,9 +100,9 @@ class DataRecipe:
     """What to train on.
 
     train: data sets, as `sightline eval` takes them. ${NAME} is replaced by an environment variable. If a data set has
-    named splits, only its train split is used, so that nobody trains on a test set by naming the whole file.
-    sources: instead of `train`, several sources to draw batches from in turn; see `SourceRecipe`.
-    val: data sets, or several named sets; see `ValidationSetRecipe`.
+    named splits, only its train split is used, so that test images are not used by accident.
+    sources: instead of `train`, several sources to draw batches from in turn; see `[[data.sources]]`.
+    val: data sets, or several named sets; see `[[data.val]]`.
     draw: "pairs" (every caption once per epoch), "unique" (the same, but no image twice in a batch), "one" (every image
     once per epoch, with one of its captions) or "all" (every image once, with all of its captions).
     lang: the language of the captions, or several languages to mix.
@@ -108,10 +110,10 @@ class DataRecipe:
     batch_tokens: instead of batch_size, the maximum number of tokens and image fragments in a batch, including padding;
         only for draw "pairs".
     limit: train on only this many images, the first after shuffling with `seed`; 0 uses all.
-    same: two rows of a batch with the same "image", "caption" (equal text) or "label" (of records that have one), as
-    listed here, are not negatives of each other. An image and its own captions are always positives.
-    positives: "image" (only an image's own captions are positives) or "label" (so are those of all images with its
-    label).
+    same: a list of "image", "caption" and "label": two rows of a batch that have any of these in common are not
+    negatives of each other. An image and its own captions are always positives.
+    positives: "image" (only an image's own captions are positives) or "label" (captions of all images with the same
+    label are positives too).
     neighbours: in later epochs, batches consist of similar images, each with one caption; only for draw "unique" or
         "one".
     streaming: read the data (shards or JSON Lines) file by file in every epoch, for data larger than memory.
@@ -138,11 +140,13 @@ class DataRecipe:
 
     def __post_init__(self) -> None:
         if not 0 <= self.word_noise < 1:
-            raise RecipeError(f"data.word_noise is {self.word_noise}", "Use a probability of at least 0 and below 1.")
+            raise RecipeError(
+                f"data.word_noise cannot be {self.word_noise}", "Use a probability of at least 0 and below 1."
+            )
         if not self.train and not self.sources:
             raise RecipeError("data.train: is empty")
         if self.train and self.sources:
-            raise RecipeError("data: has both train and sources", "Leave one out.")
+            raise RecipeError("data: cannot have both train and sources", "Remove one of them.")
         at_least(1, "data.batch_size", self.batch_size)
         at_least(0, "data.limit", self.limit)
         at_least(0, "data.batch_tokens", self.batch_tokens)
@@ -150,7 +154,7 @@ class DataRecipe:
             raise RecipeError(f'data.batch_tokens: cannot be combined with draw = "{self.draw}"', 'Set draw = "pairs".')
         if not self.languages or len(set(self.languages)) < len(self.languages):
             raise RecipeError(
-                f"data.lang is {list(self.languages)}", "Specify one language or several, and each only once."
+                f"data.lang cannot be {list(self.languages)}", "Specify one language or several, and each only once."
             )
         self._check_sources()
         self._check_validation_sets()
@@ -230,7 +234,8 @@ class DataRecipe:
         for key, used in keys.items():
             if used:
                 raise RecipeError(
-                    f"data.streaming: cannot be combined with {key}, which needs a list of all images", "Leave one out."
+                    f"data.streaming: cannot be combined with {key}, which needs a list of all images",
+                    "Remove one of them.",
                 )
 
     def _check_neighbours(self, asked: NeighbourRecipe) -> None:
@@ -249,4 +254,4 @@ def _check_names(where: str, names: Sequence[str]) -> None:
     """Reject duplicate names, which would be indistinguishable in the log."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise RecipeError(f'{where}: two are named "{twice[0]}"', "Give each a unique name.")
+        raise RecipeError(f'{where}: the name "{twice[0]}" is used twice', "Give each a unique name.")

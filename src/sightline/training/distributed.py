@@ -32,7 +32,7 @@ class World:
         return self.rank == 0
 
     def share(self, count: int) -> slice:
-        """The rows of `count` that belong to this process; processes differ by at most one row."""
+        """Return the rows of `count` that belong to this process; processes differ by at most one row."""
         return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
 
     def gather(self, rows: Tensor, count: int) -> Tensor:
@@ -96,7 +96,7 @@ ALONE = World()
 
 @cache
 def _patient() -> Any:
-    """The group of all processes, for waiting while one of them validates or writes files.
+    """Return the group of all processes, for waiting while one of them validates or writes files.
 
     The default group times out after minutes. This one does not; if a process ends, torchrun ends the others.
     """
@@ -125,7 +125,7 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def device() -> torch.device:
-    """The device of this process: its own GPU, if there is one."""
+    """Return the device of this process: its own GPU, if there is one."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
     found = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))

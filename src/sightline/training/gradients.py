@@ -31,7 +31,7 @@ class Side:
     ids: Tensor
 
     def share(self, world: World) -> slice:
-        """The rows that this process encodes, at least one: encoders cannot run on an empty batch."""
+        """Return the rows that this process encodes, at least one: encoders cannot run on an empty batch."""
         if len(self.ids) < world.size:
             raise SightlineError(
                 f"a batch with {len(self.ids)} texts or images cannot be split among {world.size} processes",
@@ -91,7 +91,7 @@ def backward(
 
 
 def _fields(side: Sides, losses: Mapping[str, tuple[Loss, float]]) -> set[Field]:
-    """The fields of a side that receive gradients from the losses."""
+    """Return the fields of a side that receive gradients from the losses."""
     return {field for loss, _ in losses.values() if side in loss.sends_to for field in loss.needs}
 
 

@@ -6,7 +6,7 @@ from sightline.models.checkpoint import AnyRetriever
 
 
 def image_tower_is_frozen(model: AnyRetriever) -> bool:
-    """Whether the image tower, including its codes, is completely frozen."""
+    """Return whether the image tower, including its codes, is completely frozen."""
     tower = model.image
     return tower is not None and not any(p.requires_grad for p in tower.parameters())
 

@@ -58,7 +58,7 @@ class Neighbours:
             self.cluster_of = found[""].numpy()
 
     def has(self, epoch: int) -> bool:
-        """Whether the batches of an epoch are drawn from clusters."""
+        """Return whether the batches of an epoch are drawn from clusters."""
         return epoch >= self._first_epoch
 
     def batches(self, epoch: int, start: int) -> Iterator[Int64Array]:

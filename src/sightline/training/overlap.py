@@ -7,7 +7,7 @@ from sightline.datasets import Record
 
 
 def overlap_notes(training: Iterable[Record], validation: Mapping[str, Sequence[Record]]) -> list[str]:
-    """A note for each validation set that shares images with the training data."""
+    """Return a note for each validation set that shares images with the training data."""
     names = {name: {_place(record) for record in records} for name, records in validation.items()}
     if not any(names.values()):
         return []
@@ -22,5 +22,5 @@ def overlap_notes(training: Iterable[Record], validation: Mapping[str, Sequence[
 
 
 def _place(record: Record) -> str:
-    """The location of an image: its file, or its archive and member."""
+    """Return the location of an image: its file, or its archive and member."""
     return str(Path(record.image.name).absolute())

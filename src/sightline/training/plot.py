@@ -25,7 +25,7 @@ def plot_log(log: Path, out: Path) -> None:
         raise SightlineError(f"{log}: cannot be read: {error}") from error
     panels = curves(entries)
     if not panels:
-        raise SightlineError(f"{log}: no steps to draw")
+        raise SightlineError(f"{log}: has no steps to plot")
     image = Image.new("RGB", (_WIDTH, _HEIGHT * len(panels)), "white")
     for number, (name, lines) in enumerate(panels.items()):
         _panel(ImageDraw.Draw(image), number * _HEIGHT, name, lines)
@@ -33,7 +33,7 @@ def plot_log(log: Path, out: Path) -> None:
 
 
 def curves(entries: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Points]]:
-    """The points (step, value) of every line in every panel; of the validation results, only R@1."""
+    """Return the points (step, value) of every line in every panel; of the validation results, only R@1."""
     lines: dict[str, list[tuple[float, float]]] = {}
     for entry in entries:
         for name, value in scalars(entry).items():

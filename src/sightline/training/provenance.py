@@ -39,7 +39,7 @@ def describe(
 
 
 def _counts(recipe: Recipe, records: Sequence[Record]) -> dict[str, Any]:
-    """The numbers of images and captions in a source; unknown if it is streamed."""
+    """Return the numbers of images and captions in a source; unknown if it is streamed."""
     if recipe.data.streaming:
         return {"streamed": True}
     captions = sum(len(captions_in_any(record, recipe.data.lang)) for record in records)
@@ -70,7 +70,7 @@ def _names(paths: Sequence[str]) -> list[str]:
 
 
 def _weights(recipe: Recipe) -> dict[str, str]:
-    """The initial checkpoints of a model by part: one for the whole model, or one for each encoder."""
+    """Return the initial checkpoints of a model by part: one for the whole model, or one for each encoder."""
     if recipe.start:
         return {"model": recipe.start}
     towers = {name: value for name, value in recipe.model.items() if isinstance(value, Mapping)}

@@ -75,19 +75,21 @@ class Recipe:
         if not self.losses:
             raise RecipeError("losses: a recipe needs at least one loss")
         if not 0 <= self.seed < 2**32:
-            raise RecipeError(f"seed is {self.seed}", "Use a number from 0 to 4294967295.")
+            raise RecipeError(f"seed cannot be {self.seed}", "Use a number from 0 to 4294967295.")
         for name in self.schedule.pattern:
             if name not in self.losses:
                 raise RecipeError(f'schedule.pattern: no loss is called "{name}"', nearest(name, self.losses))
         for name, weight in self.weights.items():
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
-                raise RecipeError(f"losses.{name}.weight is {weight!r}", "Use a number of at least 0.")
+                raise RecipeError(f"losses.{name}.weight cannot be {weight!r}", "Use a number of at least 0.")
         if not any(self.weights.values()):
             raise RecipeError("losses: all weights are 0")
         self._check_spans()
         self._check_sources()
         if self.blend is not None and not self.start:
-            raise RecipeError("blend: a new model has nothing to blend", "Set model.start, or leave out blend.")
+            raise RecipeError(
+                "blend: a new model has no trained weights to blend", "Set model.start, or leave out blend."
+            )
         if self.average is not None and self.average.with_start:
             if not self.start:
                 raise RecipeError("average.with_start: a new model has no trained weights", "Set model.start.")
@@ -96,14 +98,14 @@ class Recipe:
         if self.data.streaming and (self.teacher is not None or (self.augment is not None and self.augment.views)):
             key = "teacher" if self.teacher is not None else "augment.views"
             raise RecipeError(
-                f"data.streaming: cannot be combined with {key}, which encodes all images once", "Leave one out."
+                f"data.streaming: cannot be combined with {key}, which encodes all images once", "Remove one of them."
             )
         if not self.start:
             self.model_config()
         elif surplus := ", ".join(key for key in self.model if key not in ("start", "add")):
             raise RecipeError(
                 f"model.start takes the whole model from {self.start}, so {surplus} would be ignored",
-                "Leave out either start or the others.",
+                "Remove start, or remove the other settings.",
             )
 
     @property
@@ -135,12 +137,12 @@ class Recipe:
 
     @property
     def sources(self) -> dict[str, tuple[str, ...]]:
-        """The sources in whose batches each loss is active."""
+        """The sources whose batches each loss uses."""
         every = tuple(source.name for source in self.data.mixture)
         return {name: tuple(terms.get("sources", every)) for name, terms in self.losses.items()}
 
     def _check_sources(self) -> None:
-        """Reject unknown sources, and a source in whose batches no loss is active."""
+        """Reject unknown sources, and sources whose batches no loss uses."""
         every = [source.name for source in self.data.mixture]
         for name, sources in self.sources.items():
             for source in sources:
@@ -207,7 +209,7 @@ def parse_recipe(data: Mapping[str, Any], where: str) -> Recipe:
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:
-    """The hint for a misspelt name: the likely choice, or all choices.
+    """Return the hint for a misspelt name: the likely choice, or all choices.
 
     >>> nearest("contrastiv", ["triplet", "contrastive"])
     'Did you mean "contrastive"?'
@@ -216,7 +218,7 @@ def nearest(name: str, choices: Iterable[str]) -> str:
 
 
 def _parsed(change: str) -> tuple[str, Any]:
-    """The key and the value of `key=value`."""
+    """Return the key and the value of `key=value`."""
     key, equals, text = change.partition("=")
     if not equals or not key.strip():
         raise RecipeError(f"--set {change}: expected key=value", "For example --set optimizer.lr=1e-4")

@@ -43,9 +43,9 @@ TABLES: dict[str, type] = {
 }
 _INTRODUCTION = """# Recipe reference
 
-Every key of a recipe, with its default and its meaning. This page is generated from the code by
-`python -m sightline.training.reference`; [fine-tune.md](fine-tune.md) explains recipes by example. On the command
-line, `--set table.key=value` overrides a key. Papers 1 to 4 are the four listed, in this order, in
+This page lists every key of a recipe, with its default and its meaning. It is generated from the code by
+`python -m sightline.training.reference`. For an introduction with examples, see [fine-tune.md](fine-tune.md). On the
+command line, `--set table.key=value` overrides a key. Papers 1 to 4 are numbered in the order of
 [results.md](results.md#the-papers-at-our-scale).
 """
 _KEYS = re.compile(r"^ *((?:[a-z_]+)(?:, [a-z_]+)*): ", re.MULTILINE)
@@ -53,15 +53,15 @@ _HEAD = ["| key | default | meaning |", "|---|---|---|"]
 
 
 def reference() -> str:
-    """The page, as Markdown."""
+    """Return the page, as Markdown."""
     parts = [_INTRODUCTION, *(_table(name, kind) for name, kind in TABLES.items())]
-    parts.append("## Losses\n\nIn `[losses.NAME]`, beside `loss`, `weight`, `begin`, `end` and `sources`:\n")
+    parts.append("## Losses\n\nBesides the keys `loss`, `weight`, `begin`, `end` and `sources`, a loss has these:\n")
     parts += [_loss(name, kind) for name, kind in LOSSES.items()]
     return "\n".join(parts)
 
 
 def described(text: str) -> tuple[str, dict[str, str]]:
-    """The first paragraph of a docstring, and the meaning of every key that it explains as `key: meaning`."""
+    """Return the first paragraph of a docstring, and the meaning of every key that it explains as `key: meaning`."""
     summary, _, rest = text.partition("\n\n")
     return " ".join(summary.split()), dict(_meanings(rest))
 
@@ -99,7 +99,7 @@ def _default(field: "dataclasses.Field[object]") -> str:
 
 
 def _shown(value: object) -> str:
-    """A default value, written as in TOML."""
+    """Return a default value, written as in TOML."""
     if value is inspect.Parameter.empty:
         return "required"
     if value is None:

@@ -34,17 +34,17 @@ class RegionImages:
 
     @classmethod
     def of(cls, recipe: Recipe, corpus: Corpus, device: torch.device) -> "RegionImages | None":
-        """The regions of a corpus, for a model that reads regions; None for one that reads pixels."""
+        """Return the regions of a corpus, for a model that reads regions; None for one that reads pixels."""
         if not isinstance(corpus.input, RegionConfig):
             _refuse_regions(corpus)
             return None
         _check_stores(recipe, corpus, corpus.input)
         if recipe.augment is not None:
-            raise RecipeError("augment: this model reads regions, not pixels", "Leave it out.")
+            raise RecipeError("augment: this model reads regions, not pixels", "Remove [augment].")
         return cls(corpus, corpus.input, device)
 
     def of_images(self, images: Int64Array, most: int = 0) -> Regions:
-        """The regions of the images with these indices, padded to the largest number among them or to `most`."""
+        """Return the regions of the images with these indices, padded to the largest number among them or to `most`."""
         try:
             sources = [self._records[image].image for image in images]
             rows = list(self._pool.map(lambda source: to_input(source, self._config), sources))

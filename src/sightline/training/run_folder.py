@@ -79,12 +79,12 @@ class RunFolder:
         write_atomic(self.path / PROVENANCE_FILE, json.dumps(described, indent=2, ensure_ascii=False) + "\n")
 
     def provenance(self) -> dict[str, Any] | None:
-        """The provenance of the run as JSON; None before it started."""
+        """Return the provenance of the run as JSON; None before it started."""
         path = self.path / PROVENANCE_FILE
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
     def is_finished(self) -> bool:
-        """Whether the run has taken all of its steps."""
+        """Return whether the run has taken all of its steps."""
         made_of = self.provenance()
         return made_of is not None and saved_step(self.last) >= made_of["steps"] and self.best.exists()
 
@@ -113,7 +113,7 @@ class RunFolder:
         write_atomic(self.best / VALIDATION_FILE, json.dumps(found, indent=2) + "\n")
 
     def validation(self) -> dict[str, Any] | None:
-        """The validation result of the best checkpoint as JSON; None without validation data."""
+        """Return the validation result of the best checkpoint as JSON; None without validation data."""
         path = self.best / VALIDATION_FILE
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
@@ -137,7 +137,7 @@ def differences(before: Any, after: Any, key: str = "") -> list[str]:
 
 
 def _completed(begun: Any) -> Any:
-    """A recipe's JSON, completed with the defaults of settings that newer versions have added."""
+    """Return a recipe's JSON, completed with the defaults of settings that newer versions have added."""
     try:
         return json.loads(_described(parse_recipe(begun, "recipe.json")))
     except RecipeError:

@@ -20,7 +20,7 @@ class SaveTimer:
         self._saved = clock()
 
     def is_due(self, step: int) -> bool:
-        """Whether to save after `step` steps."""
+        """Return whether to save after `step` steps."""
         if self._every.steps:
             return step % self._every.steps == 0
         return self._clock() - self._saved >= self._every.seconds

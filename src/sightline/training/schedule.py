@@ -10,12 +10,12 @@ _APART = 10_000_019  # offset between the step seeds of adjacent recipe seeds; m
 
 
 def seed_at(step: int, recipe: Recipe) -> int:
-    """The random seed of a step, the same in a resumed run."""
+    """Return the random seed of a step, the same in a resumed run."""
     return recipe.seed * _APART + step
 
 
 def rate_at(step: int, steps: int, schedule: ScheduleRecipe) -> float:
-    """The multiplier of all learning rates at `step` of `steps`."""
+    """Return the multiplier of all learning rates at `step` of `steps`."""
     warm = round(schedule.warmup * steps)
     if step < warm:
         return (step + 1) / warm
@@ -28,7 +28,7 @@ def rate_at(step: int, steps: int, schedule: ScheduleRecipe) -> float:
 
 
 def weights_at(step: int, recipe: Recipe) -> dict[str, float]:
-    """The losses of a step by name, with their weights.
+    """Return the losses of a step by name, with their weights.
 
     A loss drawn at random in proportion to its weight has weight 1 in that step.
     """
@@ -43,7 +43,7 @@ def weights_at(step: int, recipe: Recipe) -> dict[str, float]:
 
 
 def takes_part(name: str, step: int, steps: int, recipe: Recipe, source: str | None = None) -> bool:
-    """Whether a loss is active in `step` of `steps`, with a batch from `source`."""
+    """Return whether a loss is active in `step` of `steps`, with a batch from `source`."""
     begin, end = recipe.spans[name]
     if source is not None and source not in recipe.sources[name]:
         return False

@@ -156,7 +156,7 @@ def make_model(
 
 
 def _own_encoders(recipe: Recipe) -> list[str]:
-    """The Python paths of a recipe's custom encoders, which a resumed run must import as well."""
+    """Return the Python paths of a recipe's custom encoders, which a resumed run must import as well."""
     towers = [part.get("config") for part in recipe.model.values() if isinstance(part, Mapping)]
     kinds = [str(config.get("model_type")) for config in towers if isinstance(config, Mapping)]
     return [kind for kind in kinds if ":" in kind]
@@ -171,7 +171,7 @@ def _started(recipe: Recipe) -> tuple[checkpoint.AnyRetriever, Tokenizer]:
     elif (folder / CHECKPOINT_FILE).is_file() or not any((folder / name).is_file() for name in published):
         return checkpoint.load(folder, add)
     if add:
-        raise RecipeError("model.add: nothing can be added to a published model", "Leave it out.")
+        raise RecipeError("model.add: nothing can be added to a published model", "Remove model.add.")
     model, tokenizer = read(locate(folder))
     if not isinstance(model, checkpoint.AnyRetriever):
         raise RecipeError(
@@ -210,7 +210,7 @@ def make_losses(recipe: Recipe, model: Retriever | None = None) -> nn.ModuleDict
 
 
 def _loss_class(name: str, kind: object) -> type[Loss]:
-    """The class of a loss: one of `LOSSES`, or your own by its Python path, `my_module:MyLoss`."""
+    """Return the class of a loss: one of `LOSSES`, or your own by its Python path, `my_module:MyLoss`."""
     if isinstance(kind, str) and kind in LOSSES:
         return LOSSES[kind]
     if not isinstance(kind, str) or ":" not in kind:
@@ -230,12 +230,12 @@ def _record_trained(model: Retriever, losses: Sequence[Loss], recipe: Recipe) ->
 
 
 def trained_by(recipe: Recipe) -> frozenset[Ability]:
-    """The abilities that the losses of a recipe train."""
+    """Return the abilities that the losses of a recipe train."""
     return frozenset().union(*(loss.trains for loss in _weighted(recipe, make_losses(recipe))))
 
 
 def _weighted(recipe: Recipe, losses: nn.ModuleDict) -> list[Loss]:
-    """The losses whose weight is not 0."""
+    """Return the losses whose weight is not 0."""
     return [loss for name, loss in losses.items() if recipe.weights[name] and isinstance(loss, Loss)]
 
 
@@ -247,4 +247,6 @@ def _check_teacher(recipe: Recipe, asking: Sequence[str]) -> None:
             'Add teacher = { model = "runs/…/best" }.',
         )
     if recipe.teacher is not None and not asking:
-        raise RecipeError("teacher: no loss learns from it", 'Add one with loss = "distill", or leave it out.')
+        raise RecipeError(
+            "teacher: no loss uses the teacher", 'Add a loss with loss = "distill", or remove the teacher.'
+        )

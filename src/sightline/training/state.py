@@ -93,19 +93,19 @@ def save_state(
 
 
 def find_state(folder: Path) -> Path | None:
-    """The last complete state saved at `folder`, if any."""
+    """Return the last complete state saved at `folder`, if any."""
     found = find_whole(folder)
     return found if found and (found / STATE_FILE).is_file() else None
 
 
 def saved_step(folder: Path) -> int:
-    """The number of steps that the last complete state had taken; 0 if none was saved."""
+    """Return the number of steps that the last complete state had taken; 0 if none was saved."""
     found = find_state(folder)
     return int(json.loads((found / STATE_FILE).read_text(encoding="utf-8"))["step"]) if found else 0
 
 
 def saved_tensors(folder: Path, prefix: str) -> dict[str, Tensor]:
-    """The tensors saved as `more` whose names begin with `prefix`, keyed by the rest of their names."""
+    """Return the tensors saved as `more` whose names begin with `prefix`, keyed by the rest of their names."""
     with safe_open(str(_parts(folder)[0]), framework="pt") as tensors:
         names = [name for name in tensors.keys() if name.startswith(prefix)]  # noqa: SIM118
         return {name.removeprefix(prefix): tensors.get_tensor(name) for name in names}
@@ -135,12 +135,12 @@ def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _weights(losses: nn.ModuleDict) -> dict[str, Tensor]:
-    """The weights of the losses, by name."""
+    """Return the weights of the losses, by name."""
     return {f"losses/{name}": value.detach().clone() for name, value in losses.state_dict().items()}
 
 
 def _moments(optimizer: torch.optim.Optimizer, world: World) -> dict[str, Tensor]:
-    """The part of the optimiser's moments that this process writes, named by the index of their parameter."""
+    """Return the part of the optimiser's moments that this process writes, named by the index of their parameter."""
     tensors = {}
     for index, parameter in enumerate(_parameters(optimizer)):
         if index % world.size == world.rank:
@@ -150,12 +150,12 @@ def _moments(optimizer: torch.optim.Optimizer, world: World) -> dict[str, Tensor
 
 
 def _part(rank: int, size: int) -> str:
-    """The file that a process writes; a single process has no number in the name."""
+    """Return the file that a process writes; a single process has no number in the name."""
     return f"optimizer-{rank + 1}-of-{size}.safetensors" if size > 1 else "optimizer.safetensors"
 
 
 def _parts(folder: Path) -> list[Path]:
-    """The files of a state, starting with the leading process's; raises an error if one is missing."""
+    """Return the files of a state, starting with the leading process's; raises an error if one is missing."""
     found = {path.name for path in folder.glob("optimizer*.safetensors")}
     size = max(
         (int(name.removesuffix(".safetensors").rpartition("-")[2]) for name in found if "-of-" in name), default=1
@@ -163,7 +163,7 @@ def _parts(folder: Path) -> list[Path]:
     wanted = [_part(rank, size) for rank in range(size)]
     if missing := [name for name in wanted if name not in found]:
         raise SightlineError(
-            f"{folder}: the saved state lacks {', '.join(missing)}",
+            f"{folder}: the saved state is incomplete; missing files: {', '.join(missing)}",
             "Copy all of its files here, or start the run again.",
         )
     return [folder / name for name in wanted]
@@ -175,7 +175,7 @@ def _check_seen(folder: Path) -> None:
     while not folder.is_dir():
         if time.monotonic() > deadline:
             raise SightlineError(
-                f"{folder}: created by the leading process, but not visible to this one",
+                f"{folder}: was created by the first process, but is not visible to this one",
                 "Set --out to a folder on a disk that all machines share.",
             )
         time.sleep(0.1)

@@ -30,7 +30,7 @@ PREFIX = "stream/"
 
 
 def open_streams(recipe: Recipe) -> list[RecordStream]:
-    """The training records of each source of a recipe, as streams."""
+    """Return the training records of each source of a recipe, as streams."""
     return [RecordStream(source.train, _prepared(source)) for source in recipe.data.mixture]
 
 

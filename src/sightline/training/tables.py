@@ -15,10 +15,12 @@ class ScheduleRecipe:
 
     run: "together" (the weighted sum of all losses), "pattern" (one loss per step, cycling through the names in
     `pattern`) or "random" (one loss per step, drawn in proportion to its weight).
-    steps, epochs: the length of the run; set one of them.
-    warmup: the fraction of steps in which the learning rate rises from zero. It then falls to zero as `decay` says
-    ("constant" keeps it); with decay = "drops", it falls to a tenth at each of `drops`, which are fractions of all
-    steps.
+    steps, epochs: the length of the run; set one of these two.
+    pattern: the names of losses to cycle through, for run = "pattern".
+    warmup: the fraction of all steps during which the learning rate rises from zero.
+    decay: how the learning rate falls after that: "linear" or "cosine", to zero at the end; "constant", not at all; or
+    "drops", to a tenth at each of `drops`.
+    drops: the fractions of all steps at which the learning rate drops.
     """
 
     epochs: float = 0
@@ -35,13 +37,15 @@ class ScheduleRecipe:
         if (self.epochs > 0) == (self.steps > 0):
             raise RecipeError("schedule: set either epochs or steps", "For example --set schedule.steps=1000")
         if not 0 <= self.warmup <= 1:
-            raise RecipeError(f"schedule.warmup is {self.warmup}", "Use a fraction of all steps, from 0 to 1.")
+            raise RecipeError(f"schedule.warmup cannot be {self.warmup}", "Use a fraction of all steps, from 0 to 1.")
         if (self.decay == "drops") != bool(self.drops):
-            raise RecipeError('schedule: decay = "drops" and a list of drops go together')
+            raise RecipeError('schedule: decay = "drops" needs a list of drops, and drops need decay = "drops"')
         for share in self.drops:
             check_share("schedule.drops", share)
         if (self.run == "pattern") != bool(self.pattern):
-            raise RecipeError('schedule: run = "pattern" and a pattern of losses go together')
+            raise RecipeError(
+                'schedule: run = "pattern" needs a pattern of losses, and a pattern needs run = "pattern"'
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +53,13 @@ class OptimizerRecipe:
     """The optimiser, AdamW.
 
     lr: the learning rate of everything not named in `rates`.
-    rates: learning rates by part: image, text, matcher, transformer (whichever encoders the model has), heads (the rest
-    of the model; or one head by name, such as image_embedding), losses (their parameters, such as a learned
-    temperature). A part with rate 0 is frozen.
+    rates: learning rates by part: image, text, matcher and transformer (the encoders that the model has), heads (the
+    rest of the model, or a single head by name, such as image_embedding) and losses (the parameters of losses, such as
+    a learned temperature). A part with rate 0 is frozen.
     frozen_layers: per encoder, how many of its first layers are frozen, together with the embeddings below them.
     layer_decay: per encoder, the ratio of each layer's rate to that of the layer above it, such as 0.75.
     dropout: per encoder, its dropout probability; encoders not named here keep their own.
+    weight_decay, betas: as in `torch.optim.AdamW`.
     clip: the maximum gradient norm; 0 disables clipping.
     chunk: how many items to encode at once, with gradient caching, so that a large batch fits a small GPU; 0 encodes
     the whole batch at once. The gradients are the same.
@@ -79,10 +84,14 @@ class OptimizerRecipe:
             at_least(1, f"optimizer.frozen_layers.{part}", count)
         for part, factor in self.layer_decay.items():
             if not 0 < factor <= 1:
-                raise RecipeError(f"optimizer.layer_decay.{part} is {factor}", "Use a factor above 0 and at most 1.")
+                raise RecipeError(
+                    f"optimizer.layer_decay.{part} cannot be {factor}", "Use a factor above 0 and at most 1."
+                )
         for part, share in self.dropout.items():
             if not 0 <= share < 1:
-                raise RecipeError(f"optimizer.dropout.{part} is {share}", "Use a fraction of at least 0 and below 1.")
+                raise RecipeError(
+                    f"optimizer.dropout.{part} cannot be {share}", "Use a fraction of at least 0 and below 1."
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +100,12 @@ class ValidationRecipe:
 
     every: steps between validations; 0 validates only at the end.
     metric: "rSum" (all six recalls) or "R@1" (text to image).
-    late, rerank: how many of the top candidates to rescore by late interaction and then by matching; 0 for none. To
-    measure late interaction alone, give at least the number of images and captions. If both are 0, the embeddings are
-    measured. A run that trains only a matcher reranks 20 candidates, or all if the embeddings are not trained.
+    late: how many of the top candidates to rescore by late interaction; 0 for none. To measure late interaction alone,
+    use at least the number of images and captions.
+    rerank: how many of the top candidates to rescore with the matcher; 0 for none. If `late` and `rerank` are both 0,
+    the embeddings are measured. A run that trains only a matcher reranks 20 candidates, or all candidates if the
+    embeddings are not trained.
+    fusion, weight: how the matcher's score is combined with the cosine, as in `sightline eval`.
     patience: end the run after this many validations in a row without a better result; 0 never ends it early.
     """
 
@@ -109,7 +121,7 @@ class ValidationRecipe:
         at_least(0, "validation.every", self.every)
         at_least(0, "validation.patience", self.patience)
         if self.patience and not self.every:
-            raise RecipeError("validation.patience: needs several validations", "Set validation.every.")
+            raise RecipeError("validation.patience needs more than one validation", "Set validation.every.")
         at_least(0, "validation.late", self.late)
         at_least(0, "validation.rerank", self.rerank)
 
@@ -160,7 +172,9 @@ class SaveInterval:
         found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*m(?:in(?:utes?)?)?|(\d+)", str(text).strip())
         minutes, steps = found.groups() if found else ("", "")
         if not float(minutes or steps or 0):
-            raise RecipeError(f"{key} is {text!r}", 'Use a number of steps, such as 500, or minutes, such as "10m".')
+            raise RecipeError(
+                f"{key} cannot be {text!r}", 'Use a number of steps, such as 500, or minutes, such as "10m".'
+            )
         return cls(int(steps or 0), 60 * float(minutes or 0))
 
 
@@ -187,11 +201,12 @@ class TeacherRecipe:
 
 @dataclass(frozen=True, slots=True)
 class AverageRecipe:
-    """Weight averaging: over the last part of training, and with the initial weights; averages are validated and kept.
+    """Weight averaging, over the last part of training and with the initial weights; the average is validated.
 
     begin: the fraction of all steps after which averaging begins.
     kind: "uniform" weights all steps equally, "exponential" weights recent steps more, by `decay` per step (EMA), and
     "last" uses the current weights, for `with_start` alone.
+    decay: the factor by which the weight of a step falls with each later step, for kind = "exponential".
     with_start: the share of the initial weights in the mean (WiSE-FT, Wortsman et al. 2022), at least 0 and below 1. A
     larger share keeps more of what the initial model could do. Only for a run that starts from trained weights.
     """
@@ -203,23 +218,27 @@ class AverageRecipe:
 
     def __post_init__(self) -> None:
         if not 0 <= self.begin < 1:
-            raise RecipeError(f"average.begin is {self.begin}", "Use a fraction of all steps, at least 0 and below 1.")
+            raise RecipeError(
+                f"average.begin cannot be {self.begin}", "Use a fraction of all steps, at least 0 and below 1."
+            )
         if not 0 < self.decay < 1:
-            raise RecipeError(f"average.decay is {self.decay}", "Use a number between 0 and 1, such as 0.999.")
+            raise RecipeError(f"average.decay cannot be {self.decay}", "Use a number between 0 and 1, such as 0.999.")
         if not 0 <= self.with_start < 1:
-            raise RecipeError(f"average.with_start is {self.with_start}", "Use a fraction of at least 0 and below 1.")
+            raise RecipeError(
+                f"average.with_start cannot be {self.with_start}", "Use a fraction of at least 0 and below 1."
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class LoraRecipe:
-    """Low-rank adapters (LoRA, Hu et al. 2021): encoders stay frozen; small matrices beside their layers are trained.
+    """Low-rank adapters (LoRA, Hu et al. 2021): encoders stay frozen, and small added matrices are trained.
 
     Needs peft: `pip install 'sightline-search[lora]'`. In checkpoints, the adapters are merged into the weights.
 
     rank: the rank of the matrices.
     alpha: the adapters' updates are scaled by alpha / rank.
     dropout: the dropout probability of the adapters' inputs.
-    encoders: which encoders get adapters; by default all. The others are frozen only if their learning rate is 0.
+    encoders: which encoders get adapters; by default all. Other encoders are trained as usual, unless their rate is 0.
     layers: a regular expression for the names of the linear layers that get adapters; by default those of attention.
     """
 
@@ -233,12 +252,17 @@ class LoraRecipe:
         at_least(1, "lora.rank", self.rank)
         at_least(0, "lora.alpha", self.alpha)
         if not 0 <= self.dropout < 1:
-            raise RecipeError(f"lora.dropout is {self.dropout}", "Use a fraction of at least 0 and below 1.")
+            raise RecipeError(f"lora.dropout cannot be {self.dropout}", "Use a fraction of at least 0 and below 1.")
 
 
 @dataclass(frozen=True, slots=True)
 class BlendRecipe:
-    """Before training, interpolate the encoder `part` with `source`: share x its weights + (1 - share) x source."""
+    """Before training, interpolate the weights of an encoder with those of another model.
+
+    part: the encoder, such as "image".
+    source: the folder or hub name of the other model.
+    share: the share of the encoder's own weights; the rest, 1 - share, is taken from `source`.
+    """
 
     part: str
     source: str
@@ -248,10 +272,10 @@ class BlendRecipe:
 def at_least(least: int, key: str, value: float) -> None:
     """Reject a number below `least`."""
     if not least <= value < float("inf"):
-        raise RecipeError(f"{key} is {value}", f"Use a number of at least {least}.")
+        raise RecipeError(f"{key} cannot be {value}", f"Use a number of at least {least}.")
 
 
 def check_share(key: str, value: object) -> None:
     """Reject a value that is not a fraction of all steps."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise RecipeError(f"{key} is {value!r}", "Use a fraction of all steps, from 0 to 1.")
+        raise RecipeError(f"{key} cannot be {value!r}", "Use a fraction of all steps, from 0 to 1.")

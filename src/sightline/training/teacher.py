@@ -40,7 +40,7 @@ def find_teacher(
     if asked is None:
         return None
     if not isinstance(corpus.input, Preprocess):
-        raise RecipeError("teacher: reads pixels, but the model reads regions", "Leave it out.")
+        raise RecipeError("teacher: the teacher reads pixels, but the model reads regions", "Remove the teacher.")
     model, tokenizer = checkpoint.load(asked.model)
     able = [by for by, ability in _ABILITY.items() if ability in model.abilities] if model.reads_pixels else []
     if asked.by not in able:
@@ -52,7 +52,7 @@ def find_teacher(
     same_size = replace(own.preprocess, mean=corpus.preprocess.mean, std=corpus.preprocess.std) == corpus.preprocess
     if recipe.augment is not None and not same_size:
         raise RecipeError(
-            "teacher: resizes images differently from the student, so they cannot use the same crops",
+            "teacher: the teacher resizes images differently from the student, so they cannot use the same crops",
             "Leave out augment, or choose a teacher with the same size and resize.",
         )
     image_corpus, once = corpus if same_size else own, recipe.augment is None
@@ -170,14 +170,14 @@ class EncodingCache:
         return cls(EncodedTensors(*(None if some[0] is None else torch.cat(some) for some in zip(*parts, strict=True))))  # type: ignore[arg-type]
 
     def of_items(self, numbers: Int64Array) -> EncodedTensors:
-        """The encodings of the items with these indices, in float32."""
+        """Return the encodings of the items with these indices, in float32."""
         rows = torch.from_numpy(numbers).to(self._encoded.mask.device)
         taken = (None if part is None else part[rows] for part in self._encoded)
         return EncodedTensors(*(part if part is None or part.dtype == torch.bool else part.float() for part in taken))  # type: ignore[arg-type]
 
 
 def _as(part: str, on_prepare: PrepareReport | None) -> Callable[[int, int], None]:
-    """The progress callback of a `part` of the work; it does nothing without `on_prepare`."""
+    """Return the progress callback of a `part` of the work; it does nothing without `on_prepare`."""
     return partial(on_prepare, part) if on_prepare is not None else lambda done, total: None
 
 

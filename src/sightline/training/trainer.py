@@ -135,14 +135,17 @@ class _Run:
             self.batches = TrainingBatches(recipe, self.corpus, sources, self.model, self.regions, changed)
         else:
             if self.regions is not None:
-                raise RecipeError("data.streaming: is for images, but this model reads regions", "Leave it out.")
+                raise RecipeError(
+                    "data.streaming: this model reads regions, which cannot be streamed", "Remove data.streaming."
+                )
             decoder = self.corpus.decoder
             self.batches = StreamedBatches(recipe, streams, sources, self.tokenizer, decoder, world, saved, on_prepare)
         asked = recipe.schedule
         self.steps = asked.steps or max(1, round(asked.epochs * self.batches.batches_per_epoch))
         if self.steps < self.progress.step:
             raise RecipeError(
-                f"schedule: {self.steps} steps, but {out} has already taken {self.progress.step}", "Use more steps."
+                f"schedule: {out} has already taken {self.progress.step} steps, more than {self.steps}",
+                "Use more steps.",
             )
         self.evaluation: Validated | None = None
         self.seen: FeatureCache | None = None
@@ -150,7 +153,7 @@ class _Run:
         if views and (recipe.teacher is not None or not image_tower_is_frozen(self.model)):
             raise RecipeError(
                 f"augment.views is {views}, which needs a frozen image tower and no teacher",
-                "Leave it out, or set optimizer.rates.image = 0.",
+                "Remove augment.views, or set optimizer.rates.image = 0 and remove the teacher.",
             )
         self.model.eval()  # until the first step, which sets the mode of every layer
         if streams is None and (recipe.augment is None or views) and image_tower_is_frozen(self.model):
@@ -213,7 +216,7 @@ class _Run:
         return Trained(found, self.evaluation, self.progress.step, self.folder.validation())
 
     def _batches(self, start: int, end: int) -> Iterator[StepBatch]:
-        """The batches of steps `start` to `end` - 1. Images that are not kept in memory are decoded ahead."""
+        """Return the batches of steps `start` to `end` - 1. Images that are not kept in memory are decoded ahead."""
         if isinstance(self.batches, StreamedBatches):
             return ahead(self.batches.between(start, end))
         batches = self.batches.between(start, end, self.neighbours)
@@ -222,7 +225,7 @@ class _Run:
         return ahead(self.inputs.decoding(one) for one in batches)
 
     def _is_stuck(self) -> bool:
-        """Whether as many validations in a row as the recipe allows have brought no improvement."""
+        """Return whether as many validations in a row as the recipe allows have brought no improvement."""
         asked, done = self.recipe.validation, self.progress
         return 0 < asked.patience * asked.every <= done.step - done.best_step and done.best is not None
 
@@ -282,7 +285,7 @@ class _Run:
         return values, share * self.recipe.optimizer.lr
 
     def _active(self, step: int, source: str) -> dict[str, Weighted]:
-        """The losses of a step whose batch comes from `source`, with their weights."""
+        """Return the losses of a step whose batch comes from `source`, with their weights."""
         weights = weights_at(step, self.recipe).items()
         named = [(name, weight) for name, weight in weights if takes_part(name, step, self.steps, self.recipe, source)]
         return {name: (self.losses[name], weight) for name, weight in named}  # type: ignore[misc]
@@ -294,13 +297,13 @@ class _Run:
         return {name: dict(zip(found[name], values, strict=True)) for name, values in added.items()}
 
     def _teacher_scores(self, losses: Mapping[str, Weighted], batch: DrawnBatch, pixels: Tensor) -> Tensor | None:
-        """The scores of the teacher, if a loss of this step needs them."""
+        """Return the scores of the teacher, if a loss of this step needs them."""
         if self.teacher is None or not any(loss.needs_teacher for loss, _ in losses.values()):
             return None
         return self.teacher.scores(batch, pixels if self.recipe.augment is not None else None)
 
     def _inputs(self, losses: Mapping[str, Weighted], batch: DrawnBatch, pixels: Tensor) -> Inputs | None:
-        """The encoder inputs of the batch, if a loss of this step needs them."""
+        """Return the encoder inputs of the batch, if a loss of this step needs them."""
         wanted = any(loss.needs_inputs for loss, _ in losses.values())
         return self.inputs.inputs(batch, pixels) if wanted else None
 

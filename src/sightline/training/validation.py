@@ -146,7 +146,7 @@ class Validation:
         return heads
 
     def _rescored(self, model: Retriever) -> int:
-        """How many candidates late interaction or matching rescore when they are measured by themselves."""
+        """Return how many candidates late interaction or matching rescore when they are measured by themselves."""
         return MATCHED if "embed" in model.abilities else max(map(_size, self.sets.values()), default=0)
 
     def _evaluate_sets(
@@ -194,7 +194,7 @@ class KeptFeatures:
         self._free = room(device, self.LIMIT)
 
     def of(self, model: TorchModel, pixels: npt.NDArray[np.float32]) -> TowerFeatures:
-        """The features of a batch of normalised pixels."""
+        """Return the features of a batch of normalised pixels."""
         key = hashlib.sha256(pixels.tobytes()).digest()
         if key in self._features:
             return self._features[key]
@@ -230,7 +230,7 @@ class _Ranked(TorchModel):
 
 
 def _size(records: Sequence[Record]) -> int:
-    """The number of images or captions, whichever is larger."""
+    """Return the number of images or captions, whichever is larger."""
     return max(len(records), sum(len(captions) for record in records for captions in record.captions.values()))
 
 

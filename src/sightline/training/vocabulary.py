@@ -26,7 +26,7 @@ def learn_tokenizer(captions: Iterable[str], vocabulary: int, max_length: int) -
     ['[CLS]', 'a', 'red', 'dog', '[SEP]']
     """
     if vocabulary <= len(SPECIAL):
-        raise RecipeError(f"a vocabulary of {vocabulary} has no room for words", "Raise vocab_size.")
+        raise RecipeError(f"a vocabulary of {vocabulary} is too small for any words", "Raise vocab_size.")
     normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.BertNormalizer(strip_accents=False)])
     splitter = pre_tokenizers.BertPreTokenizer()
     words = Counter(

@@ -88,13 +88,13 @@ def blend(model: Retriever, part: str, source: str, share: float) -> None:
     The projection of `source`, if the model started with it, is not changed: it belongs to the heads.
     """
     if not 0 <= share <= 1:
-        raise ModelError(f"the blend cannot be {share}", "Use a fraction from 0 (all source) to 1 (all trained).")
+        raise ModelError(f"blend.share cannot be {share}", "Use a fraction from 0 (all source) to 1 (all trained).")
     if part not in model.parts():
-        raise ModelError(f"this model has no part {part!r}", f"Its parts: {', '.join(model.parts())}.")
+        raise ModelError(f"this model has no part {part!r}", f"Choose one of {', '.join(model.parts())}.")
     trained = dict(model.parts()[part].named_parameters())
     original, _ = towers.build(TowerConfig(source), "vision" if part == "image" else "text")
     found = dict(original.named_parameters())
     if {k: v.shape for k, v in found.items()} != {k: v.shape for k, v in trained.items()}:
-        raise ModelError(f"{source}: its weights are not those of this model's {part} encoder")
+        raise ModelError(f"{source}: its weights do not fit this model's {part} encoder")
     for name, parameter in trained.items():
         parameter.lerp_(found[name].to(parameter.device), 1 - share)

@@ -25,11 +25,11 @@ class WordNoise:
         self._share, self._corpus, self._vocabulary = share, corpus, tokenizer.vocabulary_size
         found = [number for number in map(tokenizer.id_of, _MASKS) if number is not None]
         if not found:
-            raise RecipeError("data.word_noise: this tokenizer has no token to mask words with", "Leave it out.")
+            raise RecipeError("data.word_noise: this tokenizer has no mask token", "Remove data.word_noise.")
         self._mask_id = found[0]
 
     def __call__(self, batch: DrawnBatch, seed: int) -> DrawnBatch:
-        """The batch with its words changed; the same seed gives the same changes."""
+        """Return the batch with its words changed; the same seed gives the same changes."""
         words = self._corpus.words(batch.captions)[:, : batch.tokens.ids.shape[1]]
         generator = torch.Generator().manual_seed(seed)
         draws = torch.rand(words.shape, generator=generator)

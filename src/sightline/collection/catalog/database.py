@@ -81,7 +81,7 @@ class Catalog:
         return self._opened.connection() if isinstance(self._opened, Readers) else self._opened
 
     def stop_when(self, cancelled: Callable[[], bool]) -> None:
-        """Interrupt a running query once `cancelled`, which is called in the query's thread, returns True."""
+        """Interrupt a running query when `cancelled` returns True; it is called in the query's thread."""
         if isinstance(self._opened, Readers):
             self._opened.stop_when(cancelled)
 
@@ -114,23 +114,23 @@ class Catalog:
                 self.connection.execute("ROLLBACK")
 
     def __len__(self) -> int:
-        """The number of items: contents that have at least one file."""
+        """Return the number of items: contents that have at least one file."""
         return self._number("SELECT count(DISTINCT content) FROM files")
 
     def copies(self) -> int:
-        """The number of files that are exact copies of another file."""
+        """Return the number of files that are exact copies of another file."""
         return self._number("SELECT count(content) - count(DISTINCT content) FROM files")
 
     def ids(self) -> list[int]:
-        """The ids of all contents, in ascending order; a video has one id for each of its moments."""
+        """Return the ids of all contents, in ascending order; a video has one id for each of its moments."""
         return [id for (id,) in self._all("SELECT id FROM contents ORDER BY id")]
 
     def hashes(self) -> Iterator[bytes]:
-        """The hashes of all contents."""
+        """Return the hashes of all contents."""
         return (found for (found,) in self._all("SELECT hash FROM contents"))
 
     def items(self, ids: Sequence[int]) -> dict[int, Item]:
-        """The items with these ids and all their files; ids that no longer have a file are left out.
+        """Return the items with these ids and all their files; ids that no longer have a file are left out.
 
         For the id of a moment, the item is its video.
         """
@@ -139,21 +139,21 @@ class Catalog:
         return {row[0]: to_item(row, tuple(files[row[1]])) for row in rows if row[1] in files}
 
     def name_words(self) -> list[str]:
-        """The words in file and folder names, most frequent first; large collections are sampled."""
+        """Return the words in file and folder names, most frequent first; large collections are sampled."""
         found: Counter[str] = Counter()
         for (path,) in self._all(f"SELECT path FROM files WHERE status = 'ready' LIMIT {_NAMES_READ}"):
             found.update(words_in(path.rpartition(".")[0]))
         return [word for word, _ in found.most_common() if len(word) > _SHORT_WORD]
 
     def folders(self) -> list[str]:
-        """All folders that contain items, and their parent folders, relative to their roots, in alphabetical order."""
+        """Return all folders with items, and their parent folders, relative to their roots, in alphabetical order."""
         rows = self.everything().execute("SELECT DISTINCT folder FROM files WHERE line IS NULL AND folder != ''")
         return sorted(
             {"/".join(path.split("/")[: depth + 1]) for (path,) in rows for depth in range(path.count("/") + 1)}
         )
 
     def files(self, status: Status | None = None) -> list[File]:
-        """All files, or all with this status, ordered by root and path."""
+        """Return all files, or all with this status, ordered by root and path."""
         chosen = "" if status is None else f"WHERE f.status = '{status}'"
         roots = self.roots()
         return [
@@ -162,44 +162,44 @@ class Catalog:
         ]
 
     def roots(self) -> dict[int, Path]:
-        """The indexed folders and files, by root number."""
+        """Return the indexed folders and files, by root number."""
         return {id: self._located(raw) for id, raw in self._all("SELECT id, raw FROM roots ORDER BY id")}
 
     def root(self, path: Path) -> int:
-        """The number of a root, which is added if new; must be called in a transaction."""
+        """Return the number of a root, which is added if new; must be called in a transaction."""
         raw = self._relative(path)
         self.connection.execute("INSERT OR IGNORE INTO roots (raw) VALUES (?)", (raw,))
         return self._number("SELECT id FROM roots WHERE raw = ?", raw)
 
     def rows(self, root: int) -> Iterator[Row]:
-        """The files of a root."""
+        """Return the files of a root."""
         query = f"SELECT {ROW} FROM files WHERE root = ?"
         return (to_row(row) for row in self.connection.execute(query, (root,)))
 
     def row(self, root: int, raw: bytes) -> Row | None:
-        """One file of a root; None if it is not in the catalog."""
+        """Return one file of a root; None if it is not in the catalog."""
         query = f"SELECT {ROW} FROM files WHERE root = ? AND raw = ?"
         found = self.connection.execute(query, (root, raw)).fetchone()
         return None if found is None else to_row(found)
 
     def ids_where(self, where: str) -> Ids:
-        """The ids of the items with a file that matches a filter, in ascending order."""
+        """Return the ids of the items with a file that matches a filter, in ascending order."""
         sql, values = compile_where(where)
         rows = self.select(f"DISTINCT f.content {FROM} {sql} ORDER BY 1", values)
         return np.array([id for (id,) in rows], dtype=np.int64)
 
     def narrowed(self, store: Store, where: str) -> tuple[Store, Ids | None]:
-        """The store and the ids to search, given a filter; the ids are None if the store applies the filter itself."""
+        """Return the store and the ids to search for a filter; ids are None if the store applies the filter itself."""
         moments = self.moments()
         return store, self.ids_where(where) if moments is None else moments.within(self.ids_where(where))
 
     def moments(self) -> CatalogMoments | None:
-        """The moments of the collection's videos; None if it has no videos."""
+        """Return the moments of the collection's videos; None if it has no videos."""
         found = CatalogMoments(lambda: self.connection)
         return found if found.exist() else None
 
     def items_to_refine(self, store: Store) -> Ids:
-        """The ids of the items that a fast image graph encoded, in ascending order; a video is one item."""
+        """Return the ids of the items that a fast image graph encoded, in ascending order; a video is one item."""
         fast = store.fast_ids() if isinstance(store, RefinableStore) else np.zeros(0, dtype=np.int64)
         moments = self.moments() if len(fast) else None
         return fast if moments is None else moments.items_of(fast)
@@ -212,21 +212,21 @@ class Catalog:
             raise QueryError(f"the filter cannot be evaluated: {error}", "Make it simpler or shorter.") from error
 
     def everything(self) -> sqlite3.Connection:
-        """A connection to tables that contain all items."""
+        """Return a connection to tables that contain all items."""
         return self.connection
 
     def content(self, hash: bytes) -> int | None:
-        """The id of the content with this hash."""
+        """Return the id of the content with this hash."""
         found = self.connection.execute("SELECT id FROM contents WHERE hash = ?", (hash,)).fetchone()
         return None if found is None else int(found[0])
 
     def hash_of(self, id: int) -> bytes | None:
-        """The hash of the content with this id."""
+        """Return the hash of the content with this id."""
         found = self.connection.execute("SELECT hash FROM contents WHERE id = ?", (id,)).fetchone()
         return None if found is None else bytes(found[0])
 
     def hashes_of(self, ids: Sequence[int]) -> dict[int, bytes]:
-        """The hashes of the contents with these ids."""
+        """Return the hashes of the contents with these ids."""
         return {id: bytes(found) for id, found in self.each("SELECT id, hash FROM contents WHERE id IN", ids)}
 
     def add_contents(self, facts: Iterable[Facts]) -> list[int]:
@@ -245,7 +245,7 @@ class Catalog:
         return new
 
     def write(self, found: PendingFile, content: int | None, reason: str = "", replaces: int | None = None) -> None:
-        """Write the row of a file, as broken if it has no content; it replaces the row `replaces` or the file's own."""
+        """Write the row of a file, as broken if it has no content; replaces the row `replaces` or the file's own."""
         values = {
             "root": found.root,
             "path": found.path,
@@ -271,7 +271,7 @@ class Catalog:
         )
 
     def set_ctimes(self, ctimes: Iterable[tuple[int, int]]) -> None:
-        """Set ctimes, by row id, that version 1 did not record; must be called in a transaction."""
+        """Set the ctimes, by row id, of files that version 1 recorded without one; must be called in a transaction."""
         query = "UPDATE files SET ctime_ns = ? WHERE id = ?"
         self.connection.executemany(query, ((ctime, row) for row, ctime in ctimes))
 
@@ -305,7 +305,7 @@ class Catalog:
             self.connection.execute("DELETE FROM contents WHERE id = ?", (id,))
 
     def skip_ids(self, highest: int) -> None:
-        """Never assign ids up to `highest`: the store has used them, even if the catalog has lost them."""
+        """Never assign ids up to `highest`, because the store has used them, even if the catalog has lost them."""
         query = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'contents'"
         if self._number(query) < highest:
             self.connection.execute("DELETE FROM sqlite_sequence WHERE name = 'contents'")
@@ -334,7 +334,7 @@ class Catalog:
         return Path(os.path.normpath(self.at / os.fsdecode(raw)))
 
     def _relative(self, path: Path) -> bytes:
-        """The stored path of a root: relative if it contains the collection, so that both can be moved together."""
+        """Return the path to store for a root: relative if it contains the collection, so that both can be moved."""
         return os.fsencode(os.path.relpath(path, self.at) if self.at.is_relative_to(path) else path)
 
     def _number(self, query: str, *values: object) -> int:
@@ -344,7 +344,7 @@ class Catalog:
         return self.connection.execute(query).fetchall()
 
     def each(self, query: str, ids: Sequence[int], order: str = "") -> Iterator[tuple[Any, ...]]:
-        """Run a query that ends in `IN` for any number of ids, in batches."""
+        """Run a query that ends in `IN` with any number of ids, in batches."""
         for start in range(0, len(ids), _AT_ONCE):
             some = [int(id) for id in ids[start : start + _AT_ONCE]]
             yield from self.connection.execute(f"{query} ({', '.join('?' * len(some))}) {order}", some).fetchall()

@@ -20,7 +20,7 @@ class Place:
 
 
 def taken(exif: Image.Exif) -> str | None:
-    """The capture time in ISO 8601, by the camera's clock; with a time zone only if the camera recorded one."""
+    """Return the capture time in ISO 8601, in the camera's local time; with a time zone if the camera recorded one."""
     details = _directory(exif, ExifTags.IFD.Exif)
     noted = details.get(ExifTags.Base.DateTimeOriginal)
     try:
@@ -31,13 +31,13 @@ def taken(exif: Image.Exif) -> str | None:
 
 
 def _zone(noted: object) -> str:
-    """A UTC offset such as +02:00; empty if it is missing or malformed."""
+    """Return a UTC offset such as +02:00; empty if it is missing or malformed."""
     zone = str(noted).strip("\0 ")
     return zone if re.fullmatch(r"[+-]\d\d:\d\d", zone) else ""
 
 
 def place(exif: Image.Exif) -> Place | None:
-    """Where the photo was taken; None if the position is missing or invalid."""
+    """Return where the photo was taken; None if the position is missing or invalid."""
     noted = _directory(exif, ExifTags.IFD.GPSInfo)
     latitude = _degrees(noted.get(ExifTags.GPS.GPSLatitude), noted.get(ExifTags.GPS.GPSLatitudeRef), 90)
     longitude = _degrees(noted.get(ExifTags.GPS.GPSLongitude), noted.get(ExifTags.GPS.GPSLongitudeRef), 180)
@@ -57,7 +57,7 @@ def _degrees(parts: Any, side: object, limit: float) -> float | None:
 
 
 def _directory(exif: Image.Exif, which: ExifTags.IFD) -> dict[int, Any]:
-    """One of the EXIF directories; empty if it is malformed."""
+    """Return one of the EXIF directories; empty if it is malformed."""
     try:
         return dict(exif.get_ifd(which))
     except Exception:  # parsers may raise any exception for malformed input

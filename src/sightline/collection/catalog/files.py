@@ -25,7 +25,7 @@ class Stamp:
     ctime_ns: int | None = None
 
     def matches(self, other: "Stamp") -> bool:
-        """Whether both stamps describe the same state of a file."""
+        """Return whether both stamps describe the same state of a file."""
         if (self.size, self.mtime_ns) != (other.size, other.mtime_ns):
             return False
         return None in (self.ctime_ns, other.ctime_ns) or self.ctime_ns == other.ctime_ns
@@ -137,10 +137,10 @@ class Facts:
 
 
 def shown(raw: bytes) -> str:
-    """The bytes of a path as text; bytes that are not UTF-8 are replaced."""
+    """Decode the bytes of a path for display; bytes that are not UTF-8 are replaced."""
     return raw.decode("utf-8", "replace")
 
 
 def below(folder: Path, path: Path) -> bytes:
-    """The exact bytes of a path relative to a folder, with forward slashes."""
+    """Return the exact bytes of a path relative to a folder, with forward slashes."""
     return os.fsencode(path.relative_to(folder).as_posix())

@@ -29,14 +29,14 @@ class ItemCache:
         return self.items
 
     def blank(self, ids: Sequence[int]) -> set[int]:
-        """The ids among these whose images are blank; their items must have been read."""
+        """Return the ids among these whose images are blank; their items must have been read."""
         return {id for id in ids if self.items[id].is_blank}
 
 
 def hits_of(
     catalog: Catalog, ranking: Ranking, count: int, items: Mapping[int, Item], condition: Condition | None = None
 ) -> tuple[Hit, ...]:
-    """The first `count` entries of a ranking, as results. An item's files that match the filter come first."""
+    """Return the first `count` entries of a ranking, as results. An item's files that match the filter come first."""
     count = min(count, len(ranking.candidates))
     ids = [items[int(id)].id for id in ranking.candidates.ids[:count]]
     asked_for = _files_where(catalog, condition, ids) if condition else set()
@@ -78,7 +78,7 @@ def _paths(files: Sequence[File]) -> tuple[Path, ...]:
 
 
 def _files_where(catalog: Catalog, condition: Condition, ids: Sequence[int]) -> set[_Named]:
-    """The files of these items that satisfy a condition."""
+    """Return the files of these items that satisfy a condition."""
     roots = catalog.roots()
     chosen = ", ".join(map(str, ids))
     query = f"f.content, f.root, f.path {FROM} f.content IN ({chosen}) AND ({condition.sql})"

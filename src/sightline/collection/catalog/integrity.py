@@ -87,7 +87,7 @@ def set_aside(path: Path) -> None:
 
 
 def _recorded(path: Path) -> str | None:
-    """The recorded checksum; None if it is missing or itself damaged."""
+    """Return the recorded checksum; None if it is missing or itself damaged."""
     try:
         record = json.loads(read_regular(path.with_name(CHECKSUM_FILE), _LARGEST))
         digest = str(record["digest"])
@@ -101,13 +101,13 @@ def _check_of(digest: str) -> str:
 
 
 def _has_log(path: Path) -> bool:
-    """Whether a write-ahead log contains changes that are not yet in the file."""
+    """Return whether a write-ahead log contains changes that are not yet in the file."""
     log = path.with_name(path.name + "-wal")
     return log.exists() and log.stat().st_size > 0
 
 
 def _digest(path: Path) -> str:
-    """A hash of the checksums of all blocks, which is several times faster than hashing all bytes."""
+    """Return a hash of the checksums of all blocks, which is several times faster than hashing all bytes."""
     found = hashlib.blake2b(digest_size=16)
     handle = open_regular(path, os.O_RDONLY)
     try:

@@ -22,23 +22,23 @@ class CatalogMoments:
     connection: Callable[[], sqlite3.Connection]
 
     def exist(self) -> bool:
-        """Whether the catalog has any moments."""
+        """Return whether the catalog has any moments."""
         query = "SELECT EXISTS (SELECT 1 FROM contents WHERE moment IS NOT NULL)"
         return bool(self.connection().execute(query).fetchone()[0])
 
     def videos(self, ids: Sequence[int]) -> dict[int, int]:
-        """The id of each moment's video, by the moment's id; the ids of images are left out."""
+        """Return the id of each moment's video, by the moment's id; the ids of images are left out."""
         query = "SELECT id, coalesce(parent, id) FROM contents WHERE moment IS NOT NULL AND id IN"
         return {row[0]: row[1] for row in self._each(query, ids)}
 
     def items_of(self, ids: Ids) -> Ids:
-        """The ids of the items with these images or moments, in ascending order; a moment belongs to its video."""
+        """Return the ids of the items that these images or moments belong to, in ascending order."""
         rows = self.connection().execute("SELECT id, parent FROM contents WHERE moment IS NOT NULL AND parent > 0")
         parents = dict(rows.fetchall())
         return np.unique(np.array([parents.get(id, id) for id in ids.tolist()], dtype=np.int64))
 
     def of(self, videos: Sequence[int]) -> dict[int, dict[int, float]]:
-        """The moments of each of these videos, in chronological order: their ids and times in seconds."""
+        """Return the moments of each of these videos, in chronological order: their ids and times in seconds."""
         found: dict[int, dict[int, float]] = {}
         own = "SELECT id, id, moment FROM contents WHERE moment IS NOT NULL AND id IN"
         others = "SELECT parent, id, moment FROM contents WHERE moment IS NOT NULL AND parent IN"
@@ -47,13 +47,13 @@ class CatalogMoments:
         return found
 
     def within(self, ids: Ids) -> Ids:
-        """These item ids, and the ids of all moments of the videos among them, in ascending order."""
+        """Return these item ids, and the ids of all moments of the videos among them, in ascending order."""
         rows = self.connection().execute("SELECT id, parent FROM contents WHERE moment IS NOT NULL AND parent > 0")
         pairs = np.array(rows.fetchall(), dtype=np.int64).reshape(-1, 2)
         return np.union1d(ids, pairs[np.isin(pairs[:, 1], ids), 0])
 
     def families(self, ids: Sequence[int]) -> list[int]:
-        """These ids, and the ids of all other moments of the same videos."""
+        """Return these ids, and the ids of all other moments of the same videos."""
         videos = self.videos(ids)
         return sorted({*ids, *(id for own in self.of(list(set(videos.values()))).values() for id in own)})
 

@@ -24,7 +24,7 @@ class Readers:
         self.connection()
 
     def connection(self) -> sqlite3.Connection:
-        """The connection of the calling thread."""
+        """Return the connection of the calling thread."""
         reader: _Reader | None = getattr(self._own, "reader", None)
         if reader is None:
             reader = self._own.reader = _Reader(self._connect())
@@ -35,7 +35,7 @@ class Readers:
         return reader.connection
 
     def stop_when(self, cancelled: Callable[[], bool]) -> None:
-        """Interrupt a running query once `cancelled`, which is called in the query's thread, returns True."""
+        """Interrupt a running query when `cancelled` returns True; it is called in the query's thread."""
         with self._lock:
             self._cancelled = cancelled
             for reader in self._all:

@@ -36,12 +36,12 @@ def to_row(row: tuple[Any, ...]) -> Row:
 
 
 def to_stamp(size: int | None, mtime_ns: int | None, ctime_ns: int | None) -> Stamp | None:
-    """The stamp of a file; None if the file must be read again."""
+    """Return the stamp of a file; None if the file must be read again."""
     return None if size is None or mtime_ns is None else Stamp(size, mtime_ns, ctime_ns)
 
 
 def inside(folder: Path, raw: bytes) -> Path:
-    """A path that stays inside the folder, even for names such as /etc/hosts or ../x from an archive."""
+    """Return a path that stays inside the folder, even for names such as /etc/hosts or ../x from an archive."""
     path = os.fsdecode(raw)
     if path.startswith("/") or ".." in path:
         path = "/".join("_" if name == ".." else name for name in path.split("/") if name)
@@ -56,7 +56,7 @@ def to_item(row: tuple[Any, ...], files: tuple[File, ...]) -> Item:
 
 
 def from_facts(fact: Facts) -> tuple[object, ...]:
-    """The column values of one row of `contents`, with the parent's hash in place of the `parent` id."""
+    """Return the column values of one row of `contents`, with the parent's hash in place of the `parent` id."""
     latitude, longitude = (fact.place.latitude, fact.place.longitude) if fact.place else (None, None)
     about = (fact.hash, fact.width, fact.height, fact.taken, latitude, longitude, fact.text, fact.is_blank or None)
     return (*about, fact.moment, fact.duration, fact.parent)

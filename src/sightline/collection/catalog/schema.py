@@ -96,7 +96,7 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
 
 
 def empty_catalog() -> sqlite3.Connection:
-    """An empty catalog in memory."""
+    """Return an empty catalog in memory."""
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     connection.executescript(_TABLES)
     _add_functions(connection, None)
@@ -104,7 +104,7 @@ def empty_catalog() -> sqlite3.Connection:
 
 
 def root_name(at: Path, raw: bytes) -> str:
-    """The name of a root's folder or file, from its path as stored."""
+    """Return the name of a root's folder or file, from its path as stored."""
     return Path(os.path.normpath(at.absolute() / os.fsdecode(raw))).name.encode("utf-8", "replace").decode()
 
 
@@ -154,13 +154,13 @@ def _check(path: Path, connection: sqlite3.Connection, write: bool) -> None:
             )
     elif found != SCHEMA:
         raise CollectionError(
-            f"{path}: catalog version {found}, but this version of Sightline reads versions 1 to {SCHEMA}",
+            f"{path}: has catalog version {found}, but this version of Sightline reads versions 1 to {SCHEMA}",
             "Update Sightline, or index again into another folder with --at.",
         )
 
 
 def _upgrade(version: int) -> str:
-    """SQL that upgrades the tables of an older version."""
+    """Return the SQL that upgrades the tables of an older version."""
     new = ["moment REAL", "parent INTEGER", "duration REAL"]
     if version < _WITH_BLANK:
         new.insert(0, "is_blank INTEGER")

@@ -37,7 +37,7 @@ class Timeline:
 
     @classmethod
     def of(cls, catalog: Catalog) -> "Timeline":
-        """The timeline of all items of a catalog."""
+        """Return the timeline of all items of a catalog."""
         rows = (
             catalog.everything()
             .execute(f"SELECT c.id, {_TIME} FROM files f JOIN contents c ON c.id = f.content GROUP BY c.id")
@@ -60,12 +60,12 @@ class Timeline:
         return len(self.ids)
 
     def only(self, ids: Ids) -> "Timeline":
-        """The timeline of only these ids."""
+        """Return the timeline of only these ids."""
         chosen = np.isin(self.ids, ids)
         return Timeline(self.ids[chosen], self.times[chosen])
 
     def months(self) -> list[Month]:
-        """The months that have items, newest first."""
+        """Return the months that have items, newest first."""
         months, counts = np.unique(self.times // 10**8, return_counts=True)
         return [
             Month(f"{month // 100:04}-{month % 100:02}" if month else "", int(count))
@@ -73,14 +73,14 @@ class Timeline:
         ]
 
     def cursor(self, place: int) -> str:
-        """The cursor of the item at a position, from which `after` continues."""
+        """Return the cursor of the item at a position, from which `after` continues."""
         return f"{self.times[place]}-{self.ids[place]}"
 
     def after(self, cursor: str) -> int:
-        """The position after a cursor's item, or where the item would be if it has been deleted."""
+        """Return the position after a cursor's item, or where the item would be if it has been deleted."""
         found = re.fullmatch(r"(\d{1,14})-(\d{1,18})", cursor, re.ASCII)
         if not found:
-            raise QueryError(f"no such cursor: {cursor[:40]!r}", "Pass the `next` of the previous response.")
+            raise QueryError(f"no such cursor: {cursor[:40]!r}", "Pass the value of `next` from the previous response.")
         time, id = int(found[1]), int(found[2])
         first = int(np.searchsorted(-self.times, -time, "left"))
         last = int(np.searchsorted(-self.times, -time, "right"))

@@ -195,9 +195,7 @@ class _Parser:
             low = self.compared(name, kind, ">=")
             self.must_have("and")
             return _perhaps(is_negated, Joined("and", (low, self.compared(name, kind, "<="))))
-        raise self.wrong(
-            self.here, f"{token.text} is not compared with anything", "Continue with =, <, like, in, between, is …"
-        )
+        raise self.wrong(self.here, f"{token.text} needs a comparison", "Continue with =, <, like, in, between, is …")
 
     def column(self, token: _Token) -> tuple[str, ColumnKind]:
         name = token.text.lower()
@@ -255,7 +253,7 @@ class _Parser:
         quote, inner = token.text[0], token.text[1:-1]
         if not inner.isascii() and not _is_unicode(inner):
             raise self.wrong(
-                token, "this is not readable text", "Use like, with _ for characters that cannot be typed."
+                token, "this text is not valid Unicode", "Use like, with _ for characters that cannot be typed."
             )
         return inner.replace(quote * 2, quote)
 

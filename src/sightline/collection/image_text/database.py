@@ -53,7 +53,7 @@ class TextCounts(NamedTuple):
 
 
 def text_path(at: Path) -> Path:
-    """The file that holds the text of a collection's images."""
+    """Return the file that holds the text of a collection's images."""
     return at / TEXT_FOLDER / TEXT_FILE
 
 
@@ -89,35 +89,35 @@ class TextDatabase:
         self._opened.close()
 
     def stop_when(self, cancelled: Callable[[], bool]) -> None:
-        """Interrupt a running query once `cancelled`, which is called in the query's thread, returns True."""
+        """Interrupt a running query when `cancelled` returns True; it is called in the query's thread."""
         if isinstance(self._opened, Readers):
             self._opened.stop_when(cancelled)
 
     def counts(self) -> TextCounts:
-        """The number of images read, with text, and failed."""
+        """Return the number of images read, with text, and failed."""
         row = self._all(
             "SELECT count(*), coalesce(sum(lines != '[]'), 0), coalesce(sum(problem != ''), 0) FROM pictures"
         )
         return TextCounts(*row[0])
 
     def hashes(self) -> set[bytes]:
-        """The content hashes of all images that were read."""
+        """Return the content hashes of all images that were read."""
         return {bytes(hash) for (hash,) in self._all("SELECT hash FROM pictures")}
 
     def problems(self) -> list[tuple[bytes, str]]:
-        """The content hashes of images that could not be read, with reasons."""
+        """Return the content hashes of images that could not be read, with reasons."""
         return [
             (bytes(hash), reason)
             for hash, reason in self._all("SELECT hash, problem FROM pictures WHERE problem != ''")
         ]
 
     def lines_of(self, hash: bytes) -> list[TextLine]:
-        """The text of the image with this content hash; empty if it has none or was not read."""
+        """Return the text of the image with this content hash; empty if it has none or was not read."""
         found = self._all("SELECT lines FROM pictures WHERE hash = ?", hash)
         return _parsed(found[0][0]) if found else []
 
     def matching(self, parts: Sequence[str], *, every: bool = False) -> list[tuple[bytes, list[TextLine]]]:
-        """The images whose text contains any or, with `every`, all of these parts; best first, at most a few hundred.
+        """Return images whose text contains any (with `every`, all) of these parts; best first, at most a few hundred.
 
         parts: folded texts, found anywhere in a text: recognised text often lacks the spaces between words.
         """
@@ -133,7 +133,7 @@ class TextDatabase:
         return [(bytes(hash), _parsed(lines)) for hash, lines in rows]
 
     def _containing(self, parts: Sequence[str], every: bool) -> list[tuple[bytes, list[TextLine]]]:
-        """The same for parts that are too short for the index, such as Chinese words: scans every text."""
+        """Find parts that are too short for the index, such as Chinese words, by scanning every text."""
         if not parts:
             return []
         tests = (" AND " if every else " OR ").join("instr(body, ?)" for _ in parts)
@@ -187,7 +187,7 @@ class TextDatabase:
 def _check(path: Path) -> None:
     """Refuse a folder or file that is a link: SQLite would follow it."""
     if path.parent.is_symlink():
-        raise CollectionError(f"{path.parent}: a link, which is not followed", "Delete it.")
+        raise CollectionError(f"{path.parent}: is a symbolic link, which is not followed", "Delete it.")
     check_files(path)
 
 
@@ -203,7 +203,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
     if version not in (0, _VERSION):
         connection.close()
         raise CollectionError(
-            f"{path}: version {version}, which this version of Sightline cannot read", "Update Sightline."
+            f"{path}: has version {version}, which this version of Sightline cannot read", "Update Sightline."
         )
     return connection
 
@@ -224,7 +224,7 @@ def _to_write(path: Path) -> sqlite3.Connection:
 
 
 def _parsed(lines: object) -> list[TextLine]:
-    """The lines of a row; those that are malformed are left out."""
+    """Return the lines of a row; those that are malformed are left out."""
     try:
         return parse_lines(json.loads(str(lines)))
     except (ValueError, TypeError, RecursionError):

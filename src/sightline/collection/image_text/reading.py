@@ -45,7 +45,7 @@ class TextReport:
 
 
 def pending(at: Path) -> int:
-    """The number of images whose text has not been read yet."""
+    """Return the number of images whose text has not been read yet."""
     with closing(Catalog.open(at)) as catalog:
         database = TextDatabase.open(at)
         known = database.hashes() if database else set[bytes]()
@@ -141,7 +141,7 @@ def _read_one(item: Item, hash: bytes, decoder: DecoderProcess) -> TextRead | No
 
 
 def _pending(catalog: Catalog, known: set[bytes]) -> list[tuple[int, bytes]]:
-    """Ids and hashes of the images to read, newest first; blank images and videos are left out."""
+    """Return the ids and hashes of the images to read, newest first; blank images and videos are left out."""
     rows = catalog.everything().execute(
         "SELECT id, hash FROM contents WHERE text IS NULL AND is_blank IS NOT 1 AND moment IS NULL"
         " AND id IN (SELECT content FROM files) ORDER BY taken DESC, id DESC"
@@ -153,7 +153,7 @@ def _pending(catalog: Catalog, known: set[bytes]) -> list[tuple[int, bytes]]:
 def _lock(at: Path) -> Iterator[None]:
     folder = at / TEXT_FOLDER
     if folder.is_symlink():
-        raise CollectionError(f"{folder}: a link, which is not followed", "Delete it.")
+        raise CollectionError(f"{folder}: is a symbolic link, which is not followed", "Delete it.")
     folder.mkdir(exist_ok=True)
     lock = FolderLock(folder / _LOCK_FILE)
     try:

@@ -82,7 +82,7 @@ class TextResults:
         return np.array(sorted(hit.id for hit in self.hits), dtype=np.int64)
 
     def alone(self, options: SearchOptions) -> SearchResult:
-        """The result of a query that consists only of quoted text."""
+        """Return the result of a query that consists only of quoted text."""
         hits = self.hits[options.start : options.start + options.k]
         return SearchResult(options.query, hits, {"text": self.milliseconds}, options.where, notice=self._missing())
 
@@ -121,7 +121,7 @@ class TextResults:
 def find_text(
     database: TextDatabase, catalog: Catalog, text: str, quoted: Sequence[str] = (), allowed: Ids | None = None
 ) -> list[FoundText]:
-    """The images whose text contains all or most of a query's words, best first.
+    """Return the images whose text contains all or most of a query's words, best first.
 
     quoted: parts that a text must contain. allowed: the only ids that may be found.
     """
@@ -148,7 +148,7 @@ def find_text(
 
 
 def _is_enough(coverage: float, count: int, asked: int) -> bool:
-    """Whether a text contains enough of a query not to match by chance; a one-word query must match a whole word."""
+    """Return whether a text contains enough of a query; a query of one word must match a whole word."""
     return coverage >= LEAST_COVERAGE and (count >= 2 or (asked == 1 and coverage >= _CERTAIN))
 
 

@@ -51,7 +51,7 @@ def fold(text: str) -> str:
 
 
 def split_quotes(text: str) -> tuple[str, tuple[str, ...]]:
-    """The words of a query outside quotes, and the quoted parts.
+    """Return the words of a query outside quotes, and the quoted parts.
 
     >>> split_quotes('a sign "no parking" in “Main Street”')
     ('a sign in', ('no parking', 'Main Street'))
@@ -61,7 +61,7 @@ def split_quotes(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def query_words(text: str) -> tuple[str, ...]:
-    """The folded words of a query to look for in images, without stop words.
+    """Return the folded words of a query to look for in images, without stop words.
 
     >>> query_words("The invoice of Café No. 84-1129")
     ('invoice', 'cafe', '84-1129')
@@ -85,12 +85,12 @@ def match(words: Sequence[str], lines: Sequence[TextLine]) -> TextMatch:
 
 
 def contains(quoted: str, lines: Sequence[TextLine]) -> bool:
-    """Whether a text contains a quoted part; spaces and line breaks do not matter."""
+    """Return whether a text contains a quoted part; spaces and line breaks do not matter."""
     return _squashed(quoted) in _squashed("\n".join(line.text for line in lines))
 
 
 def marked(words: Sequence[str], quoted: Sequence[str], lines: Sequence[TextLine]) -> list[MarkedLine]:
-    """The lines, with a query's words and quoted parts marked."""
+    """Return the lines, with a query's words and quoted parts marked."""
     found = []
     for line in lines:
         folded, places = _folded_with_places(line.text)
@@ -105,7 +105,7 @@ def marked(words: Sequence[str], quoted: Sequence[str], lines: Sequence[TextLine
 
 
 def _certainty(word: str, body: str) -> float:
-    """How certain it is that a text contains a word, 0 to 1: a short word inside a longer one may be there by chance.
+    """Return how certain it is, 0 to 1, that a text contains a word: a short one may be in a longer one by chance.
 
     >>> [_certainty("cat", text) for text in ("a cat sat", "category", "educated", "dog")]
     [1.0, 0.5, 0.2, 0.0]
@@ -130,7 +130,7 @@ def _squashed(text: str) -> str:
 
 
 def _folded_with_places(text: str) -> tuple[str, list[int]]:
-    """A folded text, and for each of its letters the position of the original letter."""
+    """Return a folded text, and for each of its letters the position of the original letter."""
     letters, places = [], []
     for place, letter in enumerate(text):
         for one in fold(letter):
@@ -140,7 +140,7 @@ def _folded_with_places(text: str) -> tuple[str, list[int]]:
 
 
 def _part(corners: Corners, start: float, end: float) -> Corners:
-    """The corners of a part of a line, given as fractions of its length; letters are assumed to be equally wide."""
+    """Return the corners of a part of a line, given as fractions of its length, assuming letters of equal width."""
     top_left, top_right, bottom_right, bottom_left = corners
 
     def between(one: tuple[float, float], other: tuple[float, float], share: float) -> tuple[float, float]:

@@ -20,12 +20,12 @@ AT_ONCE: dict[Device, dict[ItemKind, int]] = {"cpu": {"images": 4, "texts": 32},
 
 
 def at_once(model: Model, kind: ItemKind) -> int:
-    """Batch size for this model and kind of item."""
+    """Return the batch size for this model and kind of item."""
     return AT_ONCE[model.device][kind]
 
 
 def is_new(outcome: Outcome, known: set[bytes]) -> bool:
-    """Whether an outcome has new content to encode; its hash is added to `known`."""
+    """Return whether an outcome has new content to encode; its hash is added to `known`."""
     if outcome.payload is None or outcome.facts is None or outcome.facts.hash in known:
         return False
     known.add(outcome.facts.hash)
@@ -33,7 +33,7 @@ def is_new(outcome: Outcome, known: set[bytes]) -> bool:
 
 
 def content_count(outcomes: Iterable[Outcome]) -> int:
-    """The number of contents to encode: one for an image or a text, one for each moment of a video."""
+    """Return the number of contents to encode: one for an image or a text, one for each moment of a video."""
     return sum(1 + len(outcome.moments) for outcome in outcomes)
 
 
@@ -54,7 +54,7 @@ def encoded(model: Model, new: Sequence[Outcome], files: list[Outcome]) -> Encod
 
 
 def _payloads(model: Model, outcome: Outcome) -> Iterable[Any]:
-    """The model's input for each content of an outcome."""
+    """Return the model's input for each content of an outcome."""
     payload: Any = outcome.payload
     is_video = isinstance(payload, np.ndarray) and payload.dtype == np.uint8
     return normalise(payload, require_pixels(model.preprocess)) if is_video else [payload]
@@ -106,7 +106,7 @@ def without_known(batch: EncodedBatch, known: set[bytes]) -> EncodedBatch:
 
 
 def count_truncated(found: Encoded) -> int:
-    """The number of texts that exceed the model's input length."""
+    """Return the number of texts that exceed the model's input length."""
     return 0 if found.truncated is None else int(found.truncated.sum())
 
 

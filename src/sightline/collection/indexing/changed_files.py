@@ -114,13 +114,13 @@ def scan_images(
 
 
 def indexed_suffixes(videos: bool = True) -> frozenset[str]:
-    """The suffixes of the files to index, depending on the installed extras."""
+    """Return the suffixes of the files to index, depending on the installed extras."""
     found = IMAGE_SUFFIXES | (RAW_SUFFIXES if raw.is_installed() else frozenset())
     return found | (VIDEO_SUFFIXES if videos and video.is_installed() else frozenset())
 
 
 def _rules(folder: Path, within: Path) -> IgnoreRules:
-    """The ignore rules for `within`, from all folders between it and the root."""
+    """Return the ignore rules for `within`, from all folders between it and the root."""
     rules = IgnoreRules.default(folder)
     inner = folder
     for name in within.relative_to(folder).parts:
@@ -130,7 +130,7 @@ def _rules(folder: Path, within: Path) -> IgnoreRules:
 
 
 def stamp_of(path: Path) -> tuple[Stamp, bool]:
-    """A file's size and times, and whether a later write is certain to change them: False if it was just modified."""
+    """Return a file's size and times, and whether a later write is certain to change them (not just after a write)."""
     status, now = path.stat(), time.time_ns()
     stamp = Stamp(status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     return stamp, abs(now - status.st_mtime_ns) >= _FRESH_NS
@@ -159,7 +159,7 @@ def _is_below(folder: Path, row: Row, places: list[Path]) -> bool:
 
 
 def _dangles(folder: Path, path: Path, known: dict[Path, bool]) -> bool:
-    """Whether a path goes through a broken link, such as a link to a disconnected disk."""
+    """Return whether a path goes through a broken link, such as a link to a disconnected disk."""
     if path == folder:
         return False
     if path not in known:

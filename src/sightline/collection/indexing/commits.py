@@ -38,7 +38,7 @@ class CommitQueue:
         self._image_bytes += sum(len(file.stored_image) for file in batch.files)
 
     def is_due(self) -> bool:
-        """Whether it is time to write."""
+        """Return whether it is time to write."""
         return time.monotonic() - self._began >= _COMMIT_SECONDS or self._image_bytes >= _COMMIT_IMAGE_BYTES
 
     def write(self) -> None:
@@ -69,7 +69,7 @@ def commit_queue(writer: Writer) -> Iterator[CommitQueue]:
 
 @contextmanager
 def threads(name: str, count: int) -> Iterator[ThreadPoolExecutor]:
-    """A thread pool that finishes running tasks on exit, and drops those not started."""
+    """A thread pool that, on exit, finishes running tasks and drops those that have not started."""
     pool = ThreadPoolExecutor(count, thread_name_prefix=name)
     try:
         yield pool

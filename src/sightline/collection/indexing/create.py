@@ -81,7 +81,7 @@ def open_to_write(
 
 
 def _catalog(at: Path, named: Sequence[Path], notify: Notify) -> Catalog:
-    """Open the catalog; a damaged one is set aside and rebuilt from what the user named."""
+    """Open the catalog; a damaged one is renamed and rebuilt from the folders that the user named."""
     try:
         return Catalog.open(at, write=True)
     except DamagedCatalogError as error:
@@ -126,13 +126,13 @@ def forget_fast(at: Path) -> None:
 def _manifest(
     at: Path, before: Manifest | None, kind: ItemKind, model: Model, store: str | None, fast: Model | None
 ) -> Manifest:
-    """The manifest to write; an existing one is checked against the model, the kind and the fast graph."""
+    """Return the manifest to write; an existing one is checked against the model, the kind and the fast graph."""
     manifest = _full_manifest(at, before, kind, model, store, fast)
     if fast is None:
         return manifest
     if manifest.store:
         raise CollectionError(
-            f"{at}: keeps its vectors on a server, which does not record what the fast graph encoded",
+            f"{at}: stores its vectors on a server, which does not record which items the fast graph encoded",
             "Leave out --quick, or index into another folder with --at.",
         )
     if manifest.fast is not None and manifest.fast.sha256 != fast.sha256:
@@ -153,7 +153,8 @@ def _full_manifest(
         check_kind(at, manifest, kind)
         if url and not manifest.store:
             raise CollectionError(
-                f"{at}: keeps its vectors in its folder, not at {url}", "Index again into another folder with --at."
+                f"{at}: stores its vectors in its own folder, not at {url}",
+                "Index again into another folder with --at.",
             )
         return replace(manifest, location=_location(model), store=url or trusted_store(at, manifest))
     owner = secrets.token_hex(16) if url else ""
@@ -161,12 +162,12 @@ def _full_manifest(
 
 
 def _location(model: Model) -> str:
-    """The folder of a bundle, recorded so that searches find the model; empty for other models."""
+    """Return the folder of a bundle, recorded so that searches find the model; empty for other models."""
     return str(model.folder.resolve()) if model.folder else ""
 
 
 def _shape(model: Model, kind: ItemKind) -> Shape:
-    """The dimensions of a model's vectors, found by encoding one item."""
+    """Return the dimensions of a model's vectors, found by encoding one item."""
     if "fragments" not in model.abilities:
         check_ability(model, "embed", "indexing", "A matcher alone cannot retrieve: index with another model.")
     encoded = model.encode_texts(["a"]) if kind == "texts" else model.encode_images(blank(model.preprocess))

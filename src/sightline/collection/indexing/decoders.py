@@ -27,12 +27,12 @@ class FileDecoders:
         self._all: list[DecoderProcess] = []
 
     def preview(self, source: ImageBytes) -> ImageBytes:
-        """The preview of a RAW photo, as a JPEG."""
+        """Return the preview of a RAW photo, as a JPEG."""
         _, data = self._request(source.name, {"task": "preview"}, source.data, _PREVIEW_SECONDS)
         return ImageBytes(source.name, data)
 
     def moments(self, path: Path, name: str, preprocess: Preprocess) -> DecodedVideo:
-        """The facts and moments of a video."""
+        """Return the facts and moments of a video."""
         task = {
             "task": "moments",
             "path": str(path),

@@ -55,7 +55,7 @@ class Outcome:
 
 
 def vanished_file(outcome: Outcome) -> FileProblem:
-    """The entry in a report for a file that disappeared before it was read."""
+    """Return the entry in a report for a file that disappeared before it was read."""
     return FileProblem(outcome.found.name, "vanished while indexing")
 
 
@@ -131,7 +131,7 @@ def _read(
 
 
 def _unread(found: PendingFile, error: MediaError, *, is_local: bool = True) -> Outcome:
-    """The outcome for a file whose bytes cannot be read; the next run tries again."""
+    """Return the outcome for a file whose bytes cannot be read; the next run tries again."""
     gone = is_local and isinstance(error.__cause__, FileNotFoundError | NotADirectoryError)
     return Outcome(found, problem=error.reason, gone=gone, permanent=False)
 
@@ -166,5 +166,5 @@ def _decode(
 
 
 def _stored_image(image: ImageBytes, original: ImageBytes, kind: StoredImages) -> bytes:
-    """What a store will keep of an image: a thumbnail, or the bytes of the file."""
+    """Return what a store will keep of an image: a thumbnail, or the bytes of the file."""
     return original.data if kind == "originals" else to_jpeg(image, _THUMBNAIL_QUALITY, _THUMBNAIL_SIDE)

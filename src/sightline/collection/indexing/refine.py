@@ -1,4 +1,4 @@
-"""Encode again, with the full image graph, the items that the fast one encoded.
+"""Re-encode, with the full image graph, the items that the fast one encoded.
 
 Only vectors are replaced: items keep their ids, files and facts. The store records which graph encoded an item together
 with its vectors, so a crash leaves an item either as it was or refined.
@@ -31,7 +31,7 @@ class Refiner(Writer):
         self._ids = {hash: id for id, hash in hashes.items()}
 
     def work(self) -> list[PendingFile]:
-        """One file of each item to refine, newest first."""
+        """Return one file of each item to refine, newest first."""
         chosen = Timeline.of(self.catalog).only(self.catalog.items_to_refine(self.store)).ids.tolist()
         items = self.catalog.items(chosen)
         return [_pending(items[id].files) for id in chosen]
@@ -66,7 +66,7 @@ class Refiner(Writer):
             self.store.compact()
 
     def _has_same_moments(self, facts: list[Facts]) -> bool:
-        """Whether a video was split into the catalog's moments; this can depend on the size of the frames."""
+        """Return whether a video was split into the catalog's moments; this can depend on the size of the frames."""
         return {self._ids.get(fact.hash): fact.moment for fact in facts} == self._moments_of(facts)
 
     def _replace_video(self, facts: list[Facts], encoded: Encoded) -> None:
@@ -85,7 +85,7 @@ class Refiner(Writer):
 
 
 def _pending(files: Sequence[File]) -> PendingFile:
-    """The file of an item to read again: of several copies, the first that exists."""
+    """Return the file of an item to read again: of several copies, the first that exists."""
     file = next((copy for copy in files if copy.where.exists()), files[0])
     source = source_of(file)
     return PendingFile(0, b"", file.path, file.where, source=None if isinstance(source, ImageFile) else source)

@@ -81,14 +81,16 @@ def delete_collection(at: str | Path | None = None) -> Path:
     """Delete a collection: its own files, and its folder if nothing else is in it. Returns the folder."""
     found = find_collection(at).resolve()
     if read_manifest(found).store:
-        raise CollectionError(f"{found}: its vectors are on a server", "Delete them there, and then this folder.")
+        raise CollectionError(
+            f"{found}: its vectors are on a server", "Delete them on the server first, and then this folder."
+        )
     with write_lock(found, wait=False):
         vectors = vectors_folder(found)
         if (vectors / HEAD_FILE).is_file():
             shutil.rmtree(vectors)
         for folder in (TEXT_FOLDER, ALBUMS_FOLDER):
             if (found / folder).is_symlink():
-                raise CollectionError(f"{found / folder}: a link, which is not followed", "Delete it.")
+                raise CollectionError(f"{found / folder}: is a symbolic link, which is not followed", "Delete it.")
         for name in _OWN:
             (found / name).unlink(missing_ok=True)
     for left in (found / TEXT_FOLDER, found / ALBUMS_FOLDER, found):
@@ -98,7 +100,7 @@ def delete_collection(at: str | Path | None = None) -> Path:
 
 
 def _path(root: Path, raw: bytes) -> Path:
-    """The path of a row; for a text or an image in a shard, a path below its file."""
+    """Return the path of a row; for a text or an image in a shard, a path below its file."""
     return root / os.fsdecode(raw)
 
 

@@ -47,14 +47,14 @@ class Span(NamedTuple):
 
 
 def is_container(place: Path) -> bool:
-    """Whether a path is a shard, a list or a region store, whose items are not files in a folder."""
+    """Return whether a path is a shard, a list or a region store, whose items are not files in a folder."""
     if place.is_dir():
         return is_region_store(place)
     return place.suffix.lower() in (SHARD_SUFFIX, URL_LIST_SUFFIX)
 
 
 def source_of(file: File) -> ImageSource:
-    """The source to read an image of a collection from."""
+    """Return the source to read an image of a collection from."""
     if not file.is_trusted:
         return _Refused(str(file.where))
     span = Span.parse(file.key)
@@ -104,7 +104,7 @@ class _Refused:
     def read(self) -> bytes:
         """Raise an error."""
         reason = "outside the folder of a collection that you did not make on this machine"
-        raise MediaError(self.name, reason, "Index its folder yourself: sightline index FOLDER")
+        raise MediaError(self.name, reason, "Pass its folder to index: sightline index FOLDER")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class _Shard:
         return f"{self.url}/" if self.url else ""
 
     def look(self) -> tuple[Stamp, bool]:
-        """Its size and times, and whether the next write is certain to change them."""
+        """Return the shard's size and times, and whether a later write is certain to change them."""
         return stamp_of(self.place) if not self.url else (Stamp(*look(self.url)), True)
 
     def open(self, size: int) -> BinaryIO:
@@ -139,7 +139,7 @@ def _is_shard(url: bytes) -> bool:
 
 
 def _shard_of(raw: bytes) -> bytes:
-    """The URL of the shard that contains an image in a list."""
+    """Return the URL of the shard that contains an image in a list."""
     return raw[: raw.lower().index(f"{SHARD_SUFFIX}/".encode()) + len(SHARD_SUFFIX)]
 
 
@@ -153,7 +153,7 @@ def _by_shard(rows: Iterable[Row]) -> dict[bytes, _Rows]:
 
 
 def _urls_in(path: Path, scan: FolderScan) -> list[bytes]:
-    """The distinct URLs in a list; other lines are reported."""
+    """Return the distinct URLs in a list; other lines are reported."""
     urls: dict[bytes, None] = {}
     for number, line in numbered_lines(path):
         url = line.strip()
@@ -169,7 +169,7 @@ def _at_url(root: int, path: Path, url: bytes) -> PendingFile:
 
 
 def _in_shard(root: int, shard: _Shard, rows: _Rows) -> list[PendingFile]:
-    """Every image of a shard, from the catalog if it has all of them, or else from the shard's headers."""
+    """List every image of a shard, from the catalog if it has all of them, or else from the shard's headers."""
     try:
         stamp, is_settled = shard.look()
         parts = _known_parts(shard, rows, stamp)
@@ -188,7 +188,7 @@ def _in_shard(root: int, shard: _Shard, rows: _Rows) -> list[PendingFile]:
 
 
 def _known_parts(shard: _Shard, rows: _Rows, stamp: Stamp) -> list[ArchiveMember] | None:
-    """The images of a shard from the catalog; None if some are missing there or the shard has changed."""
+    """Return the images of a shard from the catalog; None if some are missing there or the shard has changed."""
     spans = {raw: Span.parse(row.key) for raw, row in rows.items() if _is_same(row.stamp, stamp)}
     if not spans or any(span is None or span.of != len(spans) for span in spans.values()):
         return None

@@ -127,15 +127,15 @@ def _encode_here(
 
 def _fast_variant(model: Model, kind: ItemKind) -> Model:
     if kind != "images":
-        raise OptionError("quick", f"is for images, but these are {kind}", "Leave it out.")
+        raise OptionError("quick", f"is for images, but these are {kind}", "Leave out --quick.")
     found = model.fast_variant()
     if found is None:
-        raise OptionError("quick", f"is unavailable: {model.name} has no fast image graph", "Leave it out.")
+        raise OptionError("quick", f"is unavailable: {model.name} has no fast image graph", "Leave out --quick.")
     return found.with_threads(1)
 
 
 def _refine(refiner: Refiner, encoder: _Encoder, progress: IndexProgress | None, notify: Notify | None) -> None:
-    """Encode again, with the full graph, the items that the fast graph encoded."""
+    """Re-encode, with the full graph, the items that the fast graph encoded."""
     work = refiner.work()
     if work and notify:
         notify(

@@ -23,7 +23,7 @@ class Target(NamedTuple):
 
 
 def kind_of(places: Iterable[Path]) -> ItemKind:
-    """Whether these places contain texts or images; the two cannot be mixed."""
+    """Return whether these places contain texts or images; the two cannot be mixed."""
     kinds: set[ItemKind] = {"texts" if _is_texts(place) else "images" for place in places}
     if len(kinds) > 1:
         raise CollectionError("texts and images cannot share a collection", "Index them separately.")
@@ -35,7 +35,7 @@ def _is_texts(place: Path) -> bool:
 
 
 def location(at: str | Path | None, places: list[Path]) -> Path:
-    """The folder of the collection to index into, resolving `at` in the same way as all commands.
+    """Return the folder of the collection to index into, resolving `at` in the same way as all commands.
 
     at: a collection's folder, or the folder of pictures that contains it; any other folder for a new collection. If
         not given, the default location for `places` or, without places, the collection nearest to the current folder.
@@ -48,7 +48,7 @@ def location(at: str | Path | None, places: list[Path]) -> Path:
 
 
 def default_location(places: list[Path], kind: ItemKind) -> Path:
-    """The default location of a collection: in the indexed folder, or beside the indexed file."""
+    """Return the default location of a collection: in the indexed folder, or beside the indexed file."""
     if len(places) != 1:
         given = "several folders were" if places else "no folder was"
         raise CollectionError(f"the location of the collection is unclear: {given} given", "Add --at DIR.")
@@ -75,7 +75,7 @@ def check_exists(place: Path) -> None:
 
 
 def targets(catalog: Catalog, places: Iterable[Path]) -> list[Target]:
-    """The roots to scan, added to the catalog if new; must be called in a transaction.
+    """Return the roots to scan, added to the catalog if new; must be called in a transaction.
 
     A folder inside a known root is scanned as a part of it, and a folder that contains a known root replaces it, so
     that no file is listed twice. Shards, lists and region stores are always separate roots.

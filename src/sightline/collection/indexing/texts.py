@@ -18,7 +18,7 @@ TEXT_SUFFIXES = frozenset({".jsonl", ".txt"})
 
 
 def text_hash(text: str) -> bytes:
-    """The hash that identifies a text."""
+    """Return the hash that identifies a text."""
     return hashlib.blake2b(text.encode(), digest_size=32).digest()
 
 
@@ -70,7 +70,7 @@ def _from_json(line: bytes) -> tuple[str, str | None]:
     if not isinstance(value, dict):
         raise BrokenRecordError(f"the line is {shown(value)}, not a string or an object {{…}}")
     if value.keys().isdisjoint({"text", "caption"}):
-        raise BrokenRecordError("has neither 'text' nor 'caption'")
+        raise BrokenRecordError("the line has neither 'text' nor 'caption'")
     return _text(value.get("text", value.get("caption"))), _key(value.get("id"))
 
 
@@ -78,7 +78,7 @@ def _text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise BrokenRecordError(f"the text is {shown(value)}, which is empty or not a string")
     if not is_unicode(value):
-        raise BrokenRecordError("the text has half of a surrogate pair, which is not a character")
+        raise BrokenRecordError("the text has a lone surrogate, which is not valid Unicode")
     return value.strip()
 
 

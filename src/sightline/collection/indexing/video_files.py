@@ -23,7 +23,7 @@ class DecodedVideo:
     moments: Moments
 
     def facts(self, digest: bytes) -> list[Facts]:
-        """The facts about each moment; the first has the hash of the file."""
+        """Return the facts about each moment; the hash of the first is that of the file."""
         about, place = self.about, None
         if about.latitude is not None and about.longitude is not None:
             place = Place(about.latitude, about.longitude)
@@ -44,12 +44,12 @@ class DecodedVideo:
 
 
 def is_video_file(path: Path) -> bool:
-    """Whether a file is a video, judging by its name."""
+    """Return whether a file is a video, judging by its name."""
     return path.suffix.lower() in VIDEO_SUFFIXES
 
 
 def file_digest(path: Path) -> bytes:
-    """The content hash of a file that may not fit into memory."""
+    """Return the content hash of a file that may not fit into memory."""
     digest = hashlib.blake2b(digest_size=32)
     try:
         with open_regular(path) as file:

@@ -135,7 +135,7 @@ class Writer:
             self.report.changed += 1
 
     def _moved(self, content: int) -> int | None:
-        """The row of a missing file that had this content, which then no longer counts as missing."""
+        """Return the row of a missing file that had this content, which then no longer counts as missing."""
         rows = self._missing_with.get(content)
         if not rows:
             return None
@@ -145,7 +145,7 @@ class Writer:
 
 
 def _stored_images_of(facts: Sequence[Facts], files: Iterable[Outcome]) -> list[bytes]:
-    """The image to store with each of these rows of `contents`, in order; empty if the store keeps none."""
+    """Return the image to store with each of these rows of `contents`, in order; empty if the store keeps none."""
     found = {outcome.facts.hash: outcome.stored_image for outcome in files if outcome.facts and outcome.stored_image}
     return [found.get(fact.hash, b"") for fact in facts]
 

@@ -78,7 +78,7 @@ class DatePhrase:
 
 
 def find_dates(text: str, today: date) -> list[DatePhrase]:
-    """The dates in a text, from left to right; if two overlap, only the longer one.
+    """Return the dates in a text, from left to right; if two overlap, only the longer one.
 
     >>> [(phrase.span.first, phrase.span.last) for phrase in find_dates("a dog in August 2023", date(2026, 1, 1))]
     [(datetime.date(2023, 8, 1), datetime.date(2023, 8, 31))]
@@ -109,7 +109,7 @@ def _year_span(year: int, years: int = 1) -> Span:
 
 
 def _moved(day: date, months: int) -> date:
-    """The same day this many months earlier, or the last day of that month."""
+    """Return the same day this many months earlier, or the last day of that month."""
     place = day.year * 12 + day.month - 1 - months
     year, month = place // 12, place % 12 + 1
     return date(year, month, min(day.day, monthrange(year, month)[1]))
@@ -127,7 +127,7 @@ def _back(today: date, count: int, unit: str) -> date:
 
 
 def _unit_of(day: date, unit: str) -> Span:
-    """The day, week, month or year that contains a day; weeks begin on Monday."""
+    """Return the day, week, month or year that contains a day; weeks begin on Monday."""
     if unit == "week":
         first = day - timedelta(days=day.weekday())
         return Span(first, first + timedelta(days=6))
@@ -264,6 +264,6 @@ _ALONE = re.compile(rf"\s*{_YEAR}\s*")
 
 
 def year_alone(text: str) -> Span | None:
-    """The year, if the text is nothing but a year; next to other words, a bare number is ambiguous."""
+    """Return the year, if the text is nothing but a year; next to other words, a bare number is ambiguous."""
     match = _ALONE.fullmatch(text)
     return _year_span(int(match["year"])) if match else None

@@ -104,7 +104,7 @@ def _days(first: date | None, last: date | None) -> str:
 
 
 def _albums(text: str, albums: Iterable[str]) -> list[Phrase]:
-    """Album names after the word "album"."""
+    """Find album names that follow the word "album"."""
     found = []
     for name in sorted(albums, key=len, reverse=True):
         pattern = rf"(?<!\w)(?:in |from )?(?:the |my )?album {re.escape(name)}(?!\w)"
@@ -114,7 +114,7 @@ def _albums(text: str, albums: Iterable[str]) -> list[Phrase]:
 
 
 def _folders(text: str, folders: Iterable[str]) -> list[Phrase]:
-    """Folder names: any name after the word "folder"; after "in" or "from", only names with the same capitalisation."""
+    """Find folder names: after "folder" in any case, and after "in" or "from" only if the capitalisation matches."""
     by_name: dict[str, list[str]] = {}
     for path in folders:
         by_name.setdefault(path.rpartition("/")[2].casefold(), []).append(path)
@@ -134,7 +134,7 @@ def _folders(text: str, folders: Iterable[str]) -> list[Phrase]:
 
 
 def _names(text: str) -> list[Phrase]:
-    """Words that look like file names: with a digit, and a letter, a dot or an underscore."""
+    """Find words that look like file names: they have a digit, and a letter, a dot or an underscore."""
     return [
         _phrase(match, "name", f"name like '{_quoted(match[0])}%'", match[0]) for match in _FILE_NAME.finditer(text)
     ]

@@ -63,7 +63,7 @@ def check_wording(
 
 
 def corrected(word: str, choices: Mapping[str, int]) -> str | None:
-    """The most likely correction of a misspelt word; None if there is none.
+    """Return the most likely correction of a misspelt word; None if there is none.
 
     choices: the rank of each word; 0 is the most frequent.
 
@@ -102,7 +102,7 @@ _WORD = r"[^\W\d_]+"
 
 
 def _one_edit_away(word: str) -> set[str]:
-    """All words made by deleting, transposing, replacing or inserting one letter."""
+    """Return all words made by deleting, transposing, replacing or inserting one letter."""
     parts = [(word[:place], word[place:]) for place in range(len(word) + 1)]
     return (
         {left + right[1:] for left, right in parts if right}
@@ -113,7 +113,7 @@ def _one_edit_away(word: str) -> set[str]:
 
 
 def _listed(languages: Sequence[str]) -> str:
-    """The languages by their English names, if known; empty for a model that reads many languages."""
+    """Return the languages by their English names, if known; empty for a model that reads many languages."""
     if MANY_LANGUAGES in languages:
         return ""
     return ", ".join(NAMES.get(language, language) for language in languages)

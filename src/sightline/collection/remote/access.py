@@ -39,7 +39,7 @@ def open_remote_to_write(at: Path, manifest: Manifest) -> RemoteStore:
     existing = _manifest_at(kind, url)
     if existing is not None and existing.owner != manifest.owner:
         raise CollectionError(
-            f"{url}: belongs to a different collection than {at}, whose items would be lost",
+            f"{url}: belongs to a collection other than {at}, and its items would be lost",
             "Choose another name for the store, or index from the folder that it belongs to, with --at.",
         )
     return kind.open_url(
@@ -53,7 +53,7 @@ def open_remote_to_write(at: Path, manifest: Manifest) -> RemoteStore:
 
 
 def _manifest_at(kind: type[RemoteStore], url: str) -> Manifest | None:
-    """The manifest of the collection in a store; None if there is no store."""
+    """Return the manifest of the collection in a store; None if there is no store."""
     text = kind.read_description(url)
     if text is None:
         return None

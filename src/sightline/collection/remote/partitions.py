@@ -12,14 +12,14 @@ _MOST = 400  # keys listed in one filter
 
 
 def partition_key(columns: Mapping[str, str | float | None], partition: Partition | None) -> str:
-    """The partition key of an item: its year or month, or its top folder; empty if unknown."""
+    """Return the partition key of an item: its year or month, or its top folder; empty if unknown."""
     if partition == "folder":
         return _topmost(str(columns["folder"]))
     return "" if partition is None else str(columns["taken"] or "")[: _DIGITS[partition]]
 
 
 def partition_keys_for(node: Filter, partition: Partition | None) -> list[str] | None:
-    """The keys of all partitions that may contain matching items with a single file; None if any partition may.
+    """Return the keys of all partitions that may contain matching items with a single file; None if any partition may.
 
     >>> from sightline.collection.catalog.where import parse_where
     >>> partition_keys_for(parse_where("taken >= '2021-11' and taken < '2022-02' and width > 9"), "month")
@@ -39,7 +39,7 @@ def partition_keys_for(node: Filter, partition: Partition | None) -> list[str] |
 
 
 def _necessary(node: Filter) -> Iterator[Test]:
-    """The tests that every match of the filter must pass."""
+    """Yield the tests that every match of the filter must pass."""
     if isinstance(node, Test):
         yield node
     elif isinstance(node, Joined) and node.word == "and":

@@ -53,13 +53,13 @@ def check_workers(workers: str) -> None:
 
 
 def folder_of(given: str | Path | Model, opened: Model) -> Path:
-    """The folder of the model, which will be copied to the workers."""
+    """Return the folder of the model, which will be copied to the workers."""
     if opened.folder:
         return opened.folder
     if isinstance(given, str | Path):
         return locate(given)
     raise CollectionError(
-        f"{opened.name} exists only in this process", "Workers need a model from a bundle or checkpoint folder."
+        f"{opened.name} is loaded only in this process", "Workers need a model from a bundle or checkpoint folder."
     )
 
 
@@ -94,7 +94,7 @@ def encode_on_ray(
 
 @contextmanager
 def _joined(workers: str) -> Iterator[Any]:
-    """The ray module, connected to the workers through the caller's existing connection, or else by address."""
+    """Return the ray module, connected to the workers by the caller's existing connection or by address."""
     ray = _library()
     if ray.is_initialized():
         yield ray
@@ -148,14 +148,14 @@ def _blocks(
 
 
 def _shares(ray: Any, folder: Path) -> dict[str, Any]:
-    """Resources per block: a GPU for a checkpoint if the cluster has any, or else a CPU core."""
+    """Return the resources for a block: a GPU for a checkpoint if the cluster has any, or else a CPU core."""
     if (folder / CHECKPOINT_FILE).is_file() and ray.cluster_resources().get("GPU", 0) >= 1:
         return {"num_gpus": 1, "max_calls": 0}  # 0: keep the process and its loaded model
     return {"num_cpus": 1}
 
 
 def _room(ray: Any, shares: dict[str, Any]) -> int:
-    """The number of blocks that the cluster can process at once."""
+    """Return the number of blocks that the cluster can process at once."""
     resource = "GPU" if "num_gpus" in shares else "CPU"
     return max(1, int(ray.cluster_resources().get(resource, 1)))
 
@@ -222,12 +222,12 @@ class Hashes:
 
 
 def _files(folder: Path) -> dict[str, bytes]:
-    """The files of a model, by relative path."""
+    """Return the files of a model, by relative path."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def _place_of(folder: str, sha256: str, packed: list[Any]) -> Path:
-    """The model's folder on a worker: `folder` if the worker also has the model there, or else a copy in its cache."""
+    """Return the model's folder on a worker: `folder` if the model is there too, or else a copy in its cache."""
     copy = cache_folder() / "models" / sha256
     if model_at(folder, sha256):
         return Path(folder)

@@ -39,42 +39,42 @@ class SharedCatalog(Catalog):
         return self.store.stats().items
 
     def ids(self) -> list[int]:
-        """The ids of all contents, in ascending order."""
+        """Return the ids of all contents, in ascending order."""
         found: list[int] = self.store.ids().tolist()
         return found
 
     def items(self, ids: Sequence[int]) -> dict[int, Item]:
-        """The items with these ids and all their files; ids that are not in the store are left out."""
+        """Return the items with these ids and all their files; ids that are not in the store are left out."""
         with self._known(self.store.notes(np.array(ids, dtype=np.int64)), ids):
             return super().items(ids)
 
     def hash_of(self, id: int) -> bytes | None:
-        """The hash of the content with this id."""
+        """Return the hash of the content with this id."""
         with self._known(self.store.notes(np.array([id], dtype=np.int64)), [id]):
             return super().hash_of(id)
 
     def hashes_of(self, ids: Sequence[int]) -> dict[int, bytes]:
-        """The hashes of the contents with these ids."""
+        """Return the hashes of the contents with these ids."""
         with self._known(self.store.notes(np.array(ids, dtype=np.int64)), ids):
             return super().hashes_of(ids)
 
     def moments(self) -> None:
-        """None: stores on servers have no videos."""
+        """Always None, because stores on servers have no videos."""
 
     def files(self, status: Status | None = None) -> list[File]:
-        """Every file; broken files are known only on the indexing machine."""
+        """Return every file; broken files are known only on the indexing machine."""
         with self._reading:
             self.everything()
             return super().files(status)
 
     def everything(self) -> sqlite3.Connection:
-        """A connection to tables that contain all items, for queries about all of them."""
+        """Return a connection to tables that contain all items, for queries about all of them."""
         notes = self.store.notes_where()
         with self._known(notes, [id for id in super().ids() if id not in notes]):
             return self.connection
 
     def narrowed(self, store: Store, where: str) -> tuple[Store, Ids | None]:
-        """A view of the store, filtered by the server or, if the server cannot, the store and the matching ids.
+        """Return a view of the store, filtered by the server or, if the server cannot, the store and the matching ids.
 
         An item matches if one of its files does. Servers keep the columns of one file per item, so the few items with
         several files are filtered here.
@@ -93,12 +93,12 @@ class SharedCatalog(Catalog):
         return self.store, self._passing(self.store.notes_where(Joined("or", (single, multiple))), where)
 
     def ids_where(self, where: str) -> Ids:
-        """The ids of the items with a file that matches a filter, in ascending order."""
+        """Return the ids of the items with a file that matches a filter, in ascending order."""
         store, ids = self.narrowed(self.store, where)
         return store.ids() if ids is None else ids
 
     def _passing(self, notes: Mapping[int, Mapping[str, Any]], where: str) -> Ids:
-        """The ids of the items in the notes that match a filter, which is evaluated here in SQL."""
+        """Return the ids of the items in the notes that match a filter, which is evaluated here in SQL."""
         sql, values = to_sql(parse_where(where))
         ids, found = list(notes), set[int]()
         with self._known(notes, ()):

@@ -42,7 +42,7 @@ def found_in_npz(name: str, data: bytes) -> Found:
             wanted = {"features", "norm_bb", "conf", "x", "feat", "bbox", "image_w", "image_h"}
             return found_in_arrays(name, {key: arrays[key] for key in arrays.files if key in wanted})
     except _FAULTS as error:
-        raise BrokenRecordError(f"a damaged .npz: {error}") from error
+        raise BrokenRecordError(f"damaged .npz file: {error}") from error
 
 
 def found_in_arrays(name: str, arrays: Mapping[str, _Array]) -> Found:
@@ -82,7 +82,7 @@ def read_precomputed(path: Path, report: OnProblem) -> Iterator[Found]:
 
 
 def is_precomputed(path: Path) -> bool:
-    """Whether a folder has the layout of VSE++ or SCAN, judging by its files."""
+    """Return whether a folder has the layout of VSE++ or SCAN, judging by its files."""
     return any(file.name.endswith(_IMAGES) for file in entries_of(path))
 
 
@@ -92,16 +92,16 @@ def _of_split(file: Path, report: OnProblem) -> Iterator[Found]:
     captions = _lines(file.with_name(split + _CAPTIONS))
     ids = _lines(file.with_name(split + _IDS))
     if captions and len(captions) % _REPEATED:
-        raise DataError(f"{file}: has {len(captions)} captions beside it, not five for each image")
+        raise DataError(f"{file}: the file next to it has {len(captions)} captions, not five for each image")
     step = _REPEATED if captions and len(captions) == len(features) else 1
     images = len(features) // step
     if captions and len(captions) != _REPEATED * images:
         raise DataError(
-            f"{file}: has {len(features)} images, but {len(captions)} captions beside it",
+            f"{file}: has {len(features)} images, but the file next to it has {len(captions)} captions",
             "There must be five captions for each image, or each feature must occur five times.",
         )
     if ids and len(ids) not in (images, len(features)):
-        raise DataError(f"{file}: has {images} images, but {len(ids)} ids beside it")
+        raise DataError(f"{file}: has {images} images, but the file next to it has {len(ids)} ids")
     for number in range(images):
         place = f"{file}:{number * step}"
         name = decoded(ids[number * (len(ids) // images)]).strip() if ids else f"{split}-{number:06d}"
@@ -120,7 +120,7 @@ def _mapped(file: Path) -> Floats:
     try:
         features: Floats = np.load(file, mmap_mode="r", allow_pickle=False)
     except _FAULTS as error:
-        raise DataError(f"{file}: a damaged .npy: {error}", "Copy or download it again.") from error
+        raise DataError(f"{file}: damaged .npy file: {error}", "Copy or download it again.") from error
     if features.ndim not in (2, 3) or not np.issubdtype(features.dtype, np.floating):
         raise DataError(
             f"{file}: is {features.dtype} with shape {list(features.shape)}, not floats [images, regions, dim]"

@@ -60,7 +60,7 @@ def _reader_of_file(path: Path) -> RegionReader | None:
 
 
 def _fields(path: Path) -> int:
-    """The number of fields in the first non-empty line."""
+    """Return the number of fields in the first non-empty line."""
     for _, line in numbered_lines(path):
         if line.strip():
             try:

@@ -37,11 +37,11 @@ def read_uniter(path: Path, report: OnProblem) -> Iterator[Found]:
                 except BrokenRecordError as error:
                     report(Problem(f"{path}:{key.decode(errors='replace')}", str(error)))
     except lmdb.Error as error:
-        raise DataError(f"{path}: a damaged LMDB: {error}", "Copy or download it again.") from error
+        raise DataError(f"{path}: damaged LMDB database: {error}", "Copy or download it again.") from error
 
 
 def _names(transaction: Any) -> Iterator[bytes]:
-    """The names of the images that the database lists or, without a list, its keys."""
+    """Yield the names of the images that the database lists or, without a list, its keys."""
     listed = transaction.get(_KEYS)
     if listed is None:
         yield from (key for key in transaction.cursor().iternext(values=False) if key != _KEYS)
@@ -54,7 +54,7 @@ def _names(transaction: Any) -> Iterator[bytes]:
 
 def _found(key: bytes, data: bytes | None) -> Found:
     if not data:
-        raise BrokenRecordError("is listed but missing")
+        raise BrokenRecordError("is listed, but is missing from the database")
     name = key.decode(errors="replace").removesuffix(_SUFFIX)
     if data.startswith(_ZIP):
         return found_in_npz(name, data)
@@ -62,7 +62,7 @@ def _found(key: bytes, data: bytes | None) -> Found:
 
 
 def _unpacked(data: bytes) -> dict[str, npt.NDArray[Any]]:
-    """Unpack arrays as written by msgpack_numpy; skip pickled ones, which could run code."""
+    """Unpack arrays written by msgpack_numpy; skip pickled ones, which could run code."""
     import msgpack
 
     try:

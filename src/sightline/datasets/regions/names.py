@@ -26,7 +26,7 @@ class Names:
         self._by_number = _unique((number, record) for number, record in numbered if number is not None)
 
     def find(self, name: str) -> Record | None:
-        """The record for an image's name in the features; None if there is none."""
+        """Return the record for an image's name in the features; None if there is none."""
         return self._by_name.get(key_of(name)) or self._by_number.get(_number(name))
 
 
@@ -36,7 +36,7 @@ def _number(name: str) -> int | None:
 
 
 def _unique(pairs: Iterable[tuple[T, Record]]) -> dict[T | None, Record]:
-    """The records whose name is unique, by name."""
+    """Return the records whose name is unique, by name."""
     listed = list(pairs)
     counts = Counter(name for name, _ in listed)
     return {name: record for name, record in listed if counts[name] == 1}

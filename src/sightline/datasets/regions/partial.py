@@ -23,7 +23,7 @@ Lines = list[dict[str, Any]]
 
 
 def building_of(out: Path) -> Path:
-    """The folder in which a store is written until it is complete."""
+    """Return the folder in which a store is written until it is complete."""
     return out.with_name(f"{out.name}.building")
 
 
@@ -34,7 +34,7 @@ def begin(building: Path, made_of: str, spec: StoreSpec) -> None:
 
 
 def names_in(out: Path, made_of: str) -> frozenset[str]:
-    """The names of the images already in an interrupted store, which need not be processed again."""
+    """Return the names of the images already in an interrupted store, which need not be processed again."""
     found = whole_part(building_of(out), made_of)
     return frozenset() if found is None else frozenset(line["image"] for line in found[1])
 
@@ -68,7 +68,7 @@ def whole_part(building: Path, made_of: str) -> tuple[StoreSpec, Lines] | None:
 
 
 def _whole_lines(path: Path, rows: int) -> Iterator[dict[str, Any]]:
-    """The lines of complete images, up to the first incomplete one."""
+    """Yield the lines of complete images, up to the first incomplete one."""
     for _, line in numbered_lines(path):
         try:
             fields = json.loads(line)

@@ -93,19 +93,21 @@ class RegionSlice:
         return f"{self.store}:{self.image}"
 
     def read(self) -> bytes:
-        """These regions as bytes; see `media.regions`."""
+        """Return these regions as bytes; see `media.regions`."""
         try:
             status = (self.store / SPEC_FILE).stat()
             opened = _opened(self.store, status.st_mtime_ns, status.st_ino)
         except (OSError, DataError) as error:
             said = error.what if isinstance(error, DataError) else str(error)
-            raise MediaError(self.name, f"its store cannot be opened: {said}", "Create the store again.") from error
+            raise MediaError(
+                self.name, f"the region store cannot be opened: {said}", "Create the store again."
+            ) from error
         own = slice(self.first, self.first + self.count)
         return region_bytes(opened.features[own], None if opened.boxes is None else opened.boxes[own])
 
 
 def is_region_store(path: Path) -> bool:
-    """Whether a folder is a store."""
+    """Return whether a folder is a store."""
     return (path / SPEC_FILE).is_file()
 
 
@@ -116,7 +118,7 @@ def read_region_store(path: Path, images: Path | None, report: OnProblem) -> Ite
 
 @lru_cache(maxsize=16)
 def _opened(folder: Path, *_: int) -> RegionStore:
-    """An open store, cached by the modification time and inode of its spec file."""
+    """Return an open store, cached by the modification time and inode of its spec file."""
     return RegionStore.open(folder)
 
 

@@ -49,14 +49,14 @@ def read_m3p(path: Path, report: OnProblem) -> Iterator[Found]:
             lacking = {"image_id", "wh", "features"} - file.keys()
             boxes = next((file[key] for key in ("bbox", "boxes") if key in file), None)
             if lacking or boxes is None:
-                raise DataError(f"{path}: lacks {', '.join(sorted(lacking)) or 'bbox'}", "Use an .h5 file from M3P.")
+                raise DataError(f"{path}: has no {', '.join(sorted(lacking)) or 'bbox'}", "Use an .h5 file from M3P.")
             for row in range(len(file["image_id"])):
                 try:
                     yield _m3p(file, boxes, row)
                 except (BrokenRecordError, OSError) as error:
                     report(Problem(f"{path}:{row}", str(error)))
     except OSError as error:
-        raise DataError(f"{path}: a damaged HDF5 file: {error}", _COPY) from error
+        raise DataError(f"{path}: damaged HDF5 file: {error}", _COPY) from error
 
 
 def _m3p(file: Any, boxes: Any, row: int) -> Found:
@@ -82,7 +82,8 @@ def _loaded(path: Path) -> Mapping[Any, Any]:
         raise DataError(f"{path}: torch cannot load it: {error}", _COPY) from error
     if not isinstance(loaded, dict):
         raise DataError(
-            f"{path}: {type(loaded).__name__}, not a mapping from images to features", "Use a file from Oscar."
+            f"{path}: contains a {type(loaded).__name__}, not a mapping from images to features",
+            "Use a file from Oscar.",
         )
     return loaded
 
@@ -93,7 +94,7 @@ def _oscar_captions(path: Path) -> Mapping[Any, Any]:
 
 
 def _texts(captions: object, place: str, report: OnProblem) -> dict[str, tuple[str, ...]]:
-    """Captions of an image: a list, or, in the older files, a list written as JSON."""
+    """Return the captions of an image: a list, or, in the older files, a list written as JSON."""
     if captions is None:
         return {}
     try:

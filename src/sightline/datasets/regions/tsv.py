@@ -36,7 +36,7 @@ def read_oscar_lines(path: Path, report: OnProblem) -> Iterator[Found]:
 def with_boxes_at_the_end(name: str, both: Floats) -> Found:
     """Split Oscar's features [n, dim + 6] into features and boxes."""
     if both.ndim != 2 or both.shape[1] <= OSCAR_BOX:
-        raise BrokenRecordError(f"features have shape {list(both.shape)}, not [regions, numbers plus six for the box]")
+        raise BrokenRecordError(f"features have shape {list(both.shape)}, not [regions, dim + 6 for the box]")
     return Found(name, both[:, :-OSCAR_BOX], both[:, -OSCAR_BOX:-2])
 
 

@@ -117,12 +117,12 @@ class _Writer:
         self._passed_over = set(self._seen)
 
     def add(self, found: Found) -> None:
-        """Add an image, whose regions must have the same shape as earlier ones; skip it if an earlier run wrote it."""
+        """Add an image whose regions have the shape of earlier ones; images that an earlier run wrote are skipped."""
         if found.name in self._passed_over:
             self._passed_over.remove(found.name)
             return
         if found.name in self._seen:
-            raise BrokenRecordError("occurs twice")
+            raise BrokenRecordError("is listed twice")
         file_name(found.name, "the picture's name")
         alone = _alone(found)
         before = self.spec or replace(alone, images=0, regions=0)
@@ -152,7 +152,7 @@ class _Writer:
 
 
 def _alone(found: Found) -> StoreSpec:
-    """The spec of a store with only this image."""
+    """Return the spec of a store with only this image."""
     count, dim = found.features.shape
     is_half = found.features.dtype == np.float16
     return StoreSpec(FORMAT, 1, count, dim, "float16" if is_half else "float32", found.boxes is not None)

@@ -67,7 +67,7 @@ def searching(bundle: Bundle, photos: Encoded, sizes: Sequence[int], text: str, 
 
 
 def reranking(bundle: Bundle, photos: Encoded, text: str, folder: Path) -> Iterator[Timed]:
-    """Yield the time rescoring candidates by matching, and by late interaction."""
+    """Time rescoring candidates by matching, and by late interaction."""
     at = folder / "whole" / ".sightline"
     samples.make_collection(at, bundle, photos, ITEMS)
     stages = {"match": ("rerank", MATCHED), "interact": ("late", INTERACTED)}
@@ -80,7 +80,7 @@ def reranking(bundle: Bundle, photos: Encoded, text: str, folder: Path) -> Itera
 
 
 def ranking(dim: int = 512) -> Iterator[Timed]:
-    """Yield the time ranking all captions and images of a test set by their embeddings."""
+    """Time ranking all captions and images of a test set by their embeddings."""
     rng = np.random.default_rng(0)
     for images in TEST_SETS:
         captions, image_of = 5 * images, np.repeat(np.arange(images), 5)

@@ -45,7 +45,7 @@ def made_up(count: int, dim: int, device: str) -> tuple[Tensor, Any]:
 
 
 def times(run: Callable[[], object], calls: int, device: str) -> list[float]:
-    """Return the time calls in milliseconds, until each ends on the device; three warm-up calls are not counted."""
+    """Time calls in milliseconds, until each ends on the device; three warm-up calls are not counted."""
     took: list[float] = []
     for number in range(-3, calls):
         began = time.perf_counter()
@@ -66,7 +66,7 @@ def measured_bandwidth(device: str) -> float:
 
 
 def searches(vectors: Tensor, queries: Any, bandwidth: float, calls: int) -> Iterator[dict[str, Any]]:
-    """Yield the time searches for batches of queries in both dtypes, with and without a filter, and plain torch."""
+    """Time searches for batches of queries in both dtypes, with and without a filter, and plain torch."""
     rows = np.flatnonzero(np.random.default_rng(0).random(len(vectors)) < 0.1)
 
     def measured(run: Callable[[], object]) -> dict[str, float]:

@@ -42,7 +42,7 @@ def test_status_tells_what_is_indexed_and_what_failed(folder: Path) -> None:
     assert f"  {folder}: 4 files, 1 broken\n" in told
     assert "Files: 4 .jpg\n" in told
     assert "Albums: Zoo (2)\n" in told
-    assert f"Cannot be read:\n  {folder / 'broken.jpg'}: is not an image" in told
+    assert f"Cannot be read:\n  {folder / 'broken.jpg'}: cannot be opened as an image" in told
     (found,) = json.loads(run("status", "--at", folder, "--json"))["collections"]
     assert (found["items"], found["files"], found["copies"], found["text"]) == (3, 4, 1, None)
     assert found["roots"] == [{"path": str(folder), "ready": 4, "broken": 1, "exists": True}]

@@ -65,7 +65,7 @@ def test_a_picture_that_comes_back_later_is_a_problem(tmp_path, broken_at):
 def test_one_picture_in_two_splits_is_a_problem(tmp_path, broken_at):
     lines = [{"image": "a.jpg", "caption": "a dog", "split": split} for split in ("train", "test")]
     path = write(tmp_path / "data.jsonl", *lines)
-    assert len(broken_at(path, f"{path}:2", "split 'test', but 'train'")) == 1
+    assert len(broken_at(path, f"{path}:2", "the split is 'test', but the previous line has 'train'")) == 1
 
 
 @pytest.mark.parametrize(

@@ -203,7 +203,7 @@ def test_five_features_that_differ_are_no_picture(tmp_path: Path) -> None:
 def test_captions_that_do_not_fit_the_pictures_are_refused(tmp_path: Path) -> None:
     files.precomputed(tmp_path, files.pictures((2, 2)))
     (tmp_path / "test_caps.txt").write_text("a dog\n" * 15)
-    with pytest.raises(DataError, match="2 images, but 15 captions"):
+    with pytest.raises(DataError, match="2 images, but the file next to it has 15 captions"):
         list(read_regions(tmp_path))
 
 

@@ -144,7 +144,7 @@ def test_one_picture_with_very_many_captions_is_scheduled_too():
 @pytest.mark.parametrize(("draw", "there"), [("pairs", "6 captions"), ("unique", "3 pictures"), ("one", "3 pictures")])
 def test_too_few_for_one_batch_is_an_error_and_not_an_empty_epoch(draw, there):
     sampler = Sampler([2, 2, 0, 2], 7, draw=draw)
-    with pytest.raises(DataError, match=f"batches of 7 cannot be drawn from {there}"):
+    with pytest.raises(DataError, match=f"batches of 7 cannot be drawn from only {there}"):
         sampler.batches(0)
     with pytest.raises(DataError, match=there):
         _ = sampler.batches_per_epoch

@@ -103,7 +103,7 @@ def test_a_caption_of_an_image_that_is_not_there_has_an_infinite_rank() -> None:
 def test_embeddings_that_are_not_finite_are_refused_with_their_row(broken: float) -> None:
     texts, images, image_of = captioned(5, [2] * 10)
     texts[7, 3] = broken
-    with pytest.raises(EvaluationError, match="text embeddings, row 7"):
+    with pytest.raises(EvaluationError, match="row 7 of text embeddings"):
         ranks_from_embeddings(texts, images, image_of)
     with pytest.raises(EvaluationError, match="gallery embeddings, row 7"):
         candidates_from_embeddings(images, texts, 3)

@@ -60,7 +60,7 @@ def test_a_file_that_was_cut_off_or_is_gone_is_noticed(tmp_path: Path, write: bo
     filled(tmp_path).close()
     states = tmp_path / "states.0"
     states.write_bytes(states.read_bytes()[:-1])
-    with pytest.raises(StoreError, match=r"states\.0: \d+ bytes, but \d+ were written"):
+    with pytest.raises(StoreError, match=r"states\.0: has \d+ bytes, but \d+ were written"):
         LocalStore.open(tmp_path, SHAPE, write=write)
     states.unlink()
     with pytest.raises(StoreError, match="missing"):

@@ -218,7 +218,7 @@ def test_a_validation_that_the_model_cannot_do_is_refused_at_the_start(few: Path
 def test_a_batch_larger_than_the_data_is_refused_and_a_part_of_an_epoch_is_at_least_a_step(
     few: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(DataError, match="batches of 25 cannot be drawn from 24"):
+    with pytest.raises(DataError, match="batches of 25 cannot be drawn from only 24"):
         train(parse_recipe(recipe(few, data={"batch_size": 25}), "it"), tmp_path / "run")
     short = train(parse_recipe(recipe(few, schedule={"epochs": 0.01}), "it"), tmp_path / "short")
     assert short.steps == 1

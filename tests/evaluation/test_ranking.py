@@ -105,7 +105,7 @@ def test_embeddings_that_are_not_finite_are_refused_with_their_row(broken: float
     texts[7, 3] = broken
     with pytest.raises(EvaluationError, match="row 7 of text embeddings"):
         ranks_from_embeddings(texts, images, image_of)
-    with pytest.raises(EvaluationError, match="gallery embeddings, row 7"):
+    with pytest.raises(EvaluationError, match="row 7 of gallery embeddings"):
         candidates_from_embeddings(images, texts, 3)
 
 

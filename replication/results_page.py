@@ -130,7 +130,7 @@ def _hrem(results: Path) -> dict[str, Any]:
 
 def _paper3(systems: Systems) -> dict[str, str]:
     names = ("F", "B", "I32", "B-F", "I-F", "I-B", "I-B-F")
-    readings = {"": "paper", "kl": "kl", "contrastive": "contrastive", "printed": "printed", "divided": "divided"}
+    readings = {"": "paper", "kl": "kl", "contrastive": "contrastive", "printed": "printed"}
     return {"paper3 runs": _grid(systems, names, readings, "run")}
 
 

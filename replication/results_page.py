@@ -145,11 +145,15 @@ def _paper4(folder: Path) -> dict[str, str]:
                 rows.append([tasks, start, str(len(found)), *map(number, means)])
     sizes = next(one for one in contents if one["run"] == "cmr")
     counts = [f"{sizes[gallery]['images'] + sizes[gallery]['distractors']:,} images" for gallery in galleries]
-    languages = next(one for one in contents if one["run"] == "languages")["result"]["mR_by_language"]
-    mean = fmean(languages.values())
+    papers = next(one for one in contents if one["run"] == "languages")["result"]["mR_by_language"]
+    own = {row["lang"]: row["mR"] for row in read_result(folder.parent / "by-language.json")["captions"]}
+    own["en"] = read_result(folder.parent / "default" / "flickr8k-test.json")["rows"][0]["mR"]
+    both = {"paper 4, trained on all seven languages": papers, "the bundled model with its languages": own}
+    by_model = [[name, *(number(mR[lang]) for lang in papers)] for name, mR in both.items()]
     return {
         "paper4 tasks": table(["tasks", "start", "seeds", *counts], rows, words=2),
-        "paper4 languages": table([*languages, "mean"], [[*map(number, languages.values()), number(mean)]], words=0),
+        "paper4 languages": table(["model", *papers], by_model),
+        "language sources": sources([read_result(folder.parent / "by-language.json")], "by-language.json"),
     }
 
 

@@ -163,10 +163,10 @@ def traced(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def shapes_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bundle of the smallest model of `shapes.recipe`, which embeds and matches, hardly trained.
+def shapes_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run of the smallest model of `shapes.recipe`, which embeds and matches, and its bundle.
 
-    Its graphs can take the places of those of other models of this size: see `tiny.copy_graphs`.
+    The graphs can take the places of those of other models of this size: see `tiny.copy_graphs`.
     """
     import sightline
     from sightline.training.recipe import parse_recipe
@@ -174,11 +174,10 @@ def shapes_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from training import shapes
 
     def make(folder: Path) -> None:
-        place = tmp_path_factory.mktemp("shapes")
-        data = shapes.write(place / "pictures", shapes.cards(seed=0))
-        short: dict[str, Any] = {"schedule": {"steps": 1}, "data": {"batch_size": 8}}
-        recipe = shapes.recipe(data, hidden=16, layers=1, losses=shapes.JOINT, **short)
-        sightline.export(train(parse_recipe(recipe, "shapes"), place / "run").folder, folder)
+        data = shapes.write(folder / "pictures", shapes.cards(seed=0))
+        short: dict[str, Any] = {"schedule": {"steps": 40}, "data": {"batch_size": 12}}
+        recipe = shapes.recipe(data, data, hidden=16, layers=1, losses=shapes.JOINT, **short)
+        sightline.export(train(parse_recipe(recipe, "shapes"), folder / "run").folder, folder / "bundle")
 
     return made_once(tmp_path_factory, "shapes", make)
 

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,14 +34,25 @@ MIXED = [
 ]
 
 
-SHALLOW = TowerConfig(config={**tiny.VISION, "num_hidden_layers": 1})
-"""For models that read the last layer alone: every further one takes a second to export."""
+def layers(config: dict[str, Any], count: int) -> TowerConfig:
+    """A tower of so many layers, each of which takes a second or two to export: no more than a model has a use for."""
+    return TowerConfig(config={**config, "num_hidden_layers": count})
+
+
 CONFIGS: dict[str, checkpoint.Config] = {
-    **{name: tiny.PIXEL_MODELS[name] for name in ("dual-shared", "dual-aligned")},
-    "dual-clusters": tiny.INFLATED_MODELS["dual-clusters"],
-    "single": dataclasses.replace(tiny.SINGLE, image=SHALLOW),
-    "single-first": dataclasses.replace(tiny.INFLATED_MODELS["single-first"], image=SHALLOW),
-    "dual-reader-first": dataclasses.replace(tiny.INFLATED_MODELS["dual-reader-clusters"], fragments=3, image=SHALLOW),
+    "dual-shared": tiny.DUAL,
+    "dual-aligned": dataclasses.replace(tiny.PIXEL_MODELS["dual-aligned"], image=layers(tiny.VISION, 3)),
+    "dual-clusters": dataclasses.replace(tiny.INFLATED_MODELS["dual-clusters"], image=layers(tiny.VISION, 3)),
+    "single": dataclasses.replace(tiny.SINGLE, image=layers(tiny.VISION, 1)),
+    "single-first": dataclasses.replace(
+        tiny.INFLATED_MODELS["single-first"], image=layers(tiny.VISION, 1), transformer=layers(tiny.TEXT, 1)
+    ),
+    "dual-reader-first": dataclasses.replace(
+        tiny.INFLATED_MODELS["dual-reader-clusters"],
+        fragments=3,
+        image=layers(tiny.VISION, 1),
+        text=layers(tiny.TEXT, 1),
+    ),
 }
 """Every kind of part that a graph can have, in as few models as can be."""
 

@@ -50,12 +50,12 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(plan: Path, shapes_bundle: Path) -> Iterator[tuple[Path, list[str]]]:
+def made(plan: Path, shapes_run: Path) -> Iterator[tuple[Path, list[str]]]:
     """The bundle, made with a clock that runs out after every stage or few steps, and what was reported."""
     told: list[str] = []
     out = plan.parent / "bundle"
     with pytest.MonkeyPatch.context() as patch:
-        tiny.copy_graphs(shapes_bundle, patch)
+        tiny.copy_graphs(shapes_run / "bundle", patch)
         for _ in range(20):
             asked = itertools.count()
             build = ModelBuild(plan, out, plan.parent / "results", lambda: next(asked) > 2, told.append)  # noqa: B023

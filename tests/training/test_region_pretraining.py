@@ -16,7 +16,7 @@ from sightline.datasets import read_all
 from sightline.errors import ModelError
 from sightline.evaluation import evaluate
 from sightline.media import stack_inputs
-from sightline.models import checkpoint
+from sightline.models import TowerConfig, checkpoint
 from sightline.models.torch_model import TorchModel
 from sightline.onnx_export.exporter import export
 from sightline.training.recipe import parse_recipe
@@ -81,7 +81,8 @@ def test_a_run_that_was_interrupted_ends_with_the_same_weights(store: Path, tmp_
 
 
 def test_a_bundle_encodes_regions_as_its_model_does(tmp_path: Path) -> None:
-    config = dataclasses.replace(tiny.REGION_MODELS["dual-reader"], matcher="none")  # type: ignore[call-arg]
+    shallow = TowerConfig(config={**tiny.TEXT, "num_hidden_layers": 1})  # every layer takes seconds to export
+    config = dataclasses.replace(tiny.REGION_MODELS["dual-reader"], matcher="none", text=shallow)  # type: ignore[call-arg]
     retriever = tiny.retriever(config)
     export(retriever, tiny.tokenizer(), tmp_path / "bundle", name="regions")
     model, exported = TorchModel(retriever, tiny.tokenizer(), "regions"), Bundle.open(tmp_path / "bundle")

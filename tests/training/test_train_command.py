@@ -75,9 +75,9 @@ def steps_logged(run: Path) -> list[int]:
 
 
 def test_from_a_recipe_to_an_evaluated_bundle(
-    place: Path, few: Path, shapes_bundle: Path, monkeypatch: pytest.MonkeyPatch
+    place: Path, few: Path, shapes_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tiny.copy_graphs(shapes_bundle, monkeypatch)
+    tiny.copy_graphs(shapes_run / "bundle", monkeypatch)
     (last,) = sightline_("train", "cards.toml", "--set", "validation.every=2").splitlines()
     assert last.startswith("runs/cards/best: val R@1 ")
     assert last.endswith("Next: sightline export runs/cards/best --out runs/cards/bundle")

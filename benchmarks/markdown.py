@@ -47,13 +47,13 @@ def machine_of(result: Mapping[str, Any]) -> str:
     return machine.get("gpu") or f"{machine['cores']} {machine['processor']} cores"
 
 
-def sources(results: Iterable[Mapping[str, Any]], where: str) -> str:
+def sources(results: Sequence[Mapping[str, Any]], where: str) -> str:
     """Return the line below a table: its source file or folder, the machines, the commits and the scripts.
 
     where: the path below benchmarks/results; the files there have the complete commands.
     """
-    found, commits = list(results), {"unknown": ""}
-    commits |= {one["commit"]: f" at commit {one['commit'][:7]}" for one in found if one["commit"] != "unknown"}
-    origins = " and ".join(dict.fromkeys(machine_of(one) + commits[one["commit"]] for one in found))
-    scripts = " and ".join(dict.fromkeys(f"`{' '.join(one['command'].split()[:3])}`" for one in found))
-    return f"Source: [{where}](../benchmarks/results/{where}), measured on {origins} with {scripts}."
+    at = {one["commit"]: f" at commit {one['commit'][:7]}" for one in results} | {"unknown": ""}
+    places = [("an " if one["machine"].get("gpu") else "") + machine_of(one) + at[one["commit"]] for one in results]
+    scripts = dict.fromkeys(f"`{' '.join(one['command'].split()[:3])}`" for one in results)
+    origins = f"{' and '.join(dict.fromkeys(places))} with {' and '.join(scripts)}"
+    return f"Source: [{where}](../benchmarks/results/{where}), measured on {origins}."

@@ -85,7 +85,7 @@ class Images:
 class Lab:
     """A bundle with its words, and which queries to ask.
 
-    seed: draws collections, scenes and sentences. nouns: those to ask for; by default those of nouns.toml.
+    seed: draws collections, scenes and sentences. nouns: the nouns to ask for; by default those of nouns.toml.
     skipped: names, in lower case, that are not used as queries.
     """
 
@@ -110,7 +110,7 @@ class Lab:
         return found
 
     def texts(self, texts: Sequence[str]) -> Float32Array:
-        """Embeddings [texts, dim]; each text is encoded once."""
+        """Return the embeddings [texts, dim] of texts; each text is encoded once."""
         new = [text for text in dict.fromkeys(texts) if text not in self._texts]
         if new:
             self._texts.update(zip(new, encode_texts(self.bundle, new, Needs(), 64)[0].embedding, strict=True))

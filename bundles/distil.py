@@ -141,7 +141,7 @@ def taught_texts(
                 for part, values in kept.items():
                     values[where] = out[part].to(torch.bfloat16)
     if embedding is None:
-        raise ValueError("no texts")
+        raise ValueError("there are no texts to encode")
     return TaughtTexts(
         embedding,
         kept["states"],

@@ -65,7 +65,7 @@ class OutOfTimeError(Exception):
 class ModelBuild:
     """The build of one bundle, stage by stage.
 
-    file: the model recipe; its recipes are beside it. expired: returns whether to stop. report: called with the
+    file: the model recipe; its recipes are next to it. expired: returns whether to stop. report: called with the
         progress.
     """
 
@@ -160,7 +160,7 @@ class ModelBuild:
         return list(whole["rows"])
 
     def _publish(self, built: Path, measured: list[dict[str, Any]]) -> None:
-        """Publish the bundle with its results; other files beside it, such as licences, are kept.
+        """Publish the bundle with its results; other files next to it, such as licences, are kept.
 
         A language add-on of an earlier bundle in the same place is removed, because it would be rejected.
         """

@@ -1,6 +1,6 @@
 """Recalls of special queries: those similar to many wrong answers, and those similar to few (paper 2, Table 4).
 
-The average similarity of a query is that between its embedding and all wrong items of the other modality. Queries with
+The average similarity of a query is the mean over all wrong items of the other modality. Queries with
 the highest average are the hardest, because many wrong answers are close. Those with the lowest are the most
 infrequent: hardly anything is similar to them. (The paper says that the average is high for both, which cannot be right
 for the infrequent ones.)

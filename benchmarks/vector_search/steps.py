@@ -22,7 +22,7 @@ EQUAL, LEAST = "finding as much as Sightline", f"at a recall of {LEAST_RECALL}"
 class Case:
     """A benchmark with a given number of vectors, in a work folder.
 
-    photos, queries: their numbers; care: the build effort of graphs; seconds: those of each measurement.
+    photos, queries: how many to use; care: the build effort of graphs; seconds: the time per measurement.
     """
 
     work: str

@@ -50,7 +50,7 @@ class WordNet:
         return self._spelling.get(text, compound)
 
     def is_main(self, english: str, meaning: str) -> bool:
-        """Return whether a meaning is the first or second of a word, among those of its part of speech."""
+        """Return whether a meaning is one of the first two meanings of a word with its part of speech."""
         return meaning in [one for one in self._senses[english.lower()] if one[-1] == meaning[-1]][:2]
 
     def files(self, english: str) -> list[int]:
@@ -164,7 +164,7 @@ def variants(line: Line, wordnet: WordNet) -> Iterator[Line]:
 
 
 def chosen(lines: Iterable[Line], wordnet: WordNet, familiarity: Callable[[str], float]) -> list[Line]:
-    """Return each pair once, without rare meanings: all things, and of other words those that are most familiar."""
+    """Return each pair once, without rare meanings: all words for things, and the most familiar other words."""
     found: dict[tuple[str, str, str], tuple[Line, int, int]] = {}
     votes, by_english, by_text = Counter[tuple[str, ...]](), Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
     for line in lines:

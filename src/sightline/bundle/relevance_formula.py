@@ -80,7 +80,8 @@ def features(text: str, words: Words) -> dict[str, float]:
 
     length: from 0 for one word to 1 for eight or more, on a logarithmic scale. Articles, prepositions and the like, and
         the words photo, picture and image, do not count: "dog" and "a photo of a dog" are equally long.
-    familiarity: that of its least frequent word, 0 to 1. A model is overconfident about words it has rarely seen.
+    familiarity: the familiarity of its least frequent word, 0 to 1. A model is overconfident about words it has rarely
+    seen.
     length2, familiarity_length, familiarity_length2: the square of the length, and familiarity times both.
     number_share, colour_share: the share of number words, and of colours, among the words that count, 0 to 1. A model
         easily finds three dogs for "two dogs", and a yellow coat for "yellow dog".

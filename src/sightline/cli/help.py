@@ -1,4 +1,4 @@
-"""Help for the arguments of commands, which click 8.5 drops from commands made with typer 0.20."""
+"""Show the help of a command's arguments, which is missing if typer 0.20 is used with click 8.5."""
 
 import inspect
 from typing import Any, get_type_hints

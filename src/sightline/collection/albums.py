@@ -1,6 +1,6 @@
 """A collection's albums, including favourites: named sets of items.
 
-They are stored in `albums/albums.json` beside the catalog, in a separate file, so that they can be changed during a
+They are stored in `albums/albums.json` next to the catalog, in a separate file, so that they can be changed during a
 long indexing run and survive when a damaged catalog is rebuilt. Items are identified by the hashes of their contents,
 so moving or renaming a file does not affect albums.
 """

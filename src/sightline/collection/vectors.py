@@ -1,4 +1,4 @@
-"""Where a collection's vectors are: in a folder beside its catalog, or in a store on a server."""
+"""Where a collection's vectors are: in a folder next to its catalog, or in a store on a server."""
 
 from pathlib import Path
 

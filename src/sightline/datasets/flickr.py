@@ -3,7 +3,7 @@
 Three layouts: `name.jpg#0<TAB>caption` (`Flickr8k.token.txt`, `results_20130124.token`), `name.jpg| 0| caption`
 (`results.csv`), and a table of images and captions under a header, separated by commas or tabs (`captions.txt`,
 open_clip's CSV, `metadata.csv` of Hugging Face; see `CsvHeader`). The captions of an image need not be adjacent. Splits
-come from the lists beside the file: `Flickr_8k.trainImages.txt` and so on, or `train.txt`, `val.txt`, `test.txt`; an
+come from the lists next to the file: `Flickr_8k.trainImages.txt` and so on, or `train.txt`, `val.txt`, `test.txt`; an
 image in no list has no split.
 """
 

@@ -1,4 +1,4 @@
-"""A folder of images with their captions beside them: `dog.jpg` and `dog.txt`, one caption per line.
+"""A folder of images with their captions next to them: `dog.jpg` and `dog.txt`, one caption per line.
 
 `dog.de.txt` holds captions in German. An image without a text file is a record without captions; a text file without
 an image (a `README.txt`) is ignored. Subfolders called `train`, `val` and `test` are the splits.

@@ -1,6 +1,6 @@
 """Karpathy's split files: `dataset_flickr8k.json`, `dataset_flickr30k.json`, `dataset_coco.json`.
 
-Nearly all published results use these splits. Images are looked up in `images`, or beside the file; for COCO, in the
+Nearly all published results use these splits. Images are looked up in `images`, or next to the file; for COCO, in the
 subfolder named by `filepath`, or directly in the folder.
 """
 

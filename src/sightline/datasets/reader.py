@@ -86,7 +86,7 @@ def read_test(
 ) -> list[Record]:
     """Read the records to evaluate on: one split, or by default the test split if there is one, otherwise all.
 
-    protocol: `full` needs the records of all splits. options: those of `read_all`.
+    protocol: `full` needs the records of all splits. options: the options of `read_all`.
     """
     records = read_all(paths, split=split, **options)
     test = [record for record in records if record.split == "test"]

@@ -43,7 +43,7 @@ class Comparison:
 
     @cached_property
     def gains(self) -> dict[str, dict[str, Difference]]:
-        """How much higher the recalls of b are than those of a, with paired 95 % intervals."""
+        """The gains of b over a in each recall, with paired 95 % intervals."""
         return self.a.gain_of(self.b, seed=self.a.seed)
 
     @cached_property

@@ -47,7 +47,7 @@ class Encodings:
         return len(self.embedding)
 
     def beside(self, other: "Encodings") -> "Encodings":
-        """Combine the embeddings of two models, so that each dot product is the mean of those of the two models."""
+        """Combine the embeddings of two models, so that each dot product is the mean of both models' dot products."""
         self._check_same(other)
         joined = np.concatenate([self.embedding, other.embedding], axis=1) / np.sqrt(2)
         return Encodings(self.names, joined.astype(np.float32), None, None)

@@ -60,7 +60,7 @@ def evaluate_languages(
 ) -> Languages:
     """Evaluate in several languages; the images are encoded once.
 
-    options: those of `evaluate`. Records without captions in a language are skipped, and counted, for that language.
+    options: as for `evaluate`. Records without captions in a language are skipped, and counted, for that language.
     """
     if not languages or len(set(languages)) < len(languages):
         raise EvaluationError(f"the languages cannot be {list(languages)}", "Specify at least one, and each only once.")

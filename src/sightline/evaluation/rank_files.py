@@ -71,7 +71,7 @@ def _in_rank(results: list[str], right: Sequence[str], rank: float) -> tuple[str
 
 
 def check_ranks_file(path: Path) -> None:
-    """Reject a file name whose suffix is not that of a known format."""
+    """Reject a file name without the suffix of a known format."""
     if path.suffix.lower() not in (".csv", *_TREC):
         raise EvaluationError(f"{path}: unknown file format for ranks", "Use a name that ends in .csv, .run or .trec.")
 

@@ -27,7 +27,7 @@ _BLOCK = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How much higher the recall of the second system is than that of the first, in points, with its 95 % interval."""
+    """The gain in recall of the second system over the first, in points, with its 95 % interval."""
 
     value: float
     low: float
@@ -78,7 +78,7 @@ def bootstrap_both(
 def paired_difference(
     ranks_a: Ranks, ranks_b: Ranks, clusters: Int64Array | None = None, *, seed: int
 ) -> dict[str, Difference]:
-    """Return how much higher the recalls of system b are than those of a, on the same queries in the same order.
+    """Return the gains in recall of system b over system a, on the same queries in the same order.
 
     Both are resampled with the same draws, so that whatever makes a draw easy or hard for both cancels out: the
     difference between two systems may be significant even if their own intervals overlap.

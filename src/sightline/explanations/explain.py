@@ -98,7 +98,7 @@ def image_encoder(store: Store, id: int, model: Model) -> Model:
 def explain(text: str, encoded: Encoded, model: Model, image: Encoded, encoder: Model | None = None) -> list[WordMatch]:
     """Compare the words of an encoded text with the parts of an encoded image.
 
-    The cosines are those by which the matcher relates words to parts or, if it uses none, those of late interaction.
+    The cosines are those of the matcher or, if it does not use cosines, those of late interaction.
     Parts outside the model's grid are ignored. The cosine of a word with a part is the highest among the word's tokens.
 
     encoder: the variant of the model that encoded the image; see `image_encoder`.

@@ -38,7 +38,7 @@ _PAPER, _INK, _PALE = (255, 255, 255), (28, 28, 34), (128, 128, 138)
 
 
 def check_suffix(path: Path) -> None:
-    """Reject an output file whose suffix is not that of an image format, before any work is done."""
+    """Reject an output file without the suffix of an image format, before any work is done."""
     if path.suffix.lower() not in SUFFIXES:
         raise QueryError(f"{path}: unknown image format", f"End its name with {', '.join(SUFFIXES)}.")
 

@@ -170,7 +170,7 @@ def clip(attributes: Attributes, values: Tensor, least: Tensor | None = None, mo
 
 @operator("Where")
 def where(attributes: Attributes, condition: Tensor, one: Tensor, other: Tensor) -> Tensor:
-    """Select element by element, in float32: masked values may be the lowest float32 number."""
+    """Select values by a condition, in float32, because masked values may be the lowest float32 number."""
     if one.is_floating_point():
         one, other = one.float(), other.float()
     return torch.where(condition, one, other)

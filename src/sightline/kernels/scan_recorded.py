@@ -14,7 +14,7 @@ class CapturedScan:
     """Steps for queries of one shape as a CUDA graph, including copies from and to CPU memory.
 
     steps: maps queries [batch, dim] on the device to results [batch, n] in int32, always using the same tensors.
-    shape: that of the queries. Not thread-safe.
+    shape: the shape of the queries. Not thread-safe.
     """
 
     def __init__(self, steps: Callable[[Tensor], Tensor], shape: tuple[int, int], device: torch.device) -> None:

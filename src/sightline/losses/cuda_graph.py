@@ -104,7 +104,7 @@ class CapturedFunction:
 
 @contextmanager
 def _undisturbed(device: torch.device) -> Iterator[None]:
-    """Capture on a device, and restore its stream and random state afterwards."""
+    """Capture operations on a device, and restore its stream and random state afterwards."""
     cuda = device.type == "cuda"
     with torch.random.fork_rng([device] if cuda else []), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The AccumulateGrad node's stream")  # torch warms up on its own stream

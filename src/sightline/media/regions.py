@@ -71,8 +71,7 @@ def to_regions(source: ImageSource, config: RegionConfig) -> Float32Array:
     if stored.shape[1] not in (dim, dim + CORNERS):
         raise MediaError(
             source.name,
-            f"has regions of {stored.shape[1]} numbers, including any boxes, but the model expects {dim}, or "
-            f"{dim + CORNERS} with boxes",
+            f"has {stored.shape[1]} numbers per region, but the model expects {dim}, or {dim + CORNERS} with boxes",
             "Use regions from the detector that the model was trained with.",
         )
     if config.box_dim and stored.shape[1] == dim:

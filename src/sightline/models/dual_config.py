@@ -96,7 +96,7 @@ class DualStreamConfig:
             )
         if self.matcher == "aligned" and (self.matcher_reads != "states" or self.codes):
             raise ModelError(
-                "an aligned matcher compares the text tower's states, without codes",
+                "an aligned matcher needs the states of a text tower without codes",
                 'Set matcher_reads = "states" and codes = 0.',
             )
         if self.matcher_layer < 0 or (self.matcher_layer and self.matcher == "none"):

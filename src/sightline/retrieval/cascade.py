@@ -113,7 +113,7 @@ class Cascade:
     def run_together(self, texts: Sequence[str], k: int, scope: Scope = EVERYTHING) -> list[Ranking]:
         """Search for many texts with the first stage alone: the same results as from `run`, but faster.
 
-        The reported time of each is that of the whole batch.
+        The time reported for each text is the time of the whole batch.
         """
         plan = resolve(SearchOptions(k=k, late=0, rerank=0), self.model)
         watch = search_stopwatch(clock=self.clock)

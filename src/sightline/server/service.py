@@ -108,7 +108,7 @@ class Service:
             return answers.search_answer(result, members)
 
     def _search_together(self, asked: list[Search]) -> list[dict[str, Any]]:
-        """Run searches that differ only in their text; their language was already recognised, if possible."""
+        """Run searches that differ only in their text, and whose language was already recognised if possible."""
         first = asked[0]
         options: dict[str, Any] = {
             "min_relevance": first.min_relevance,

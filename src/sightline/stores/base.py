@@ -241,5 +241,5 @@ class RemoteStore(AnnotatedStore, Protocol):
         ...
 
     def where(self, filter: Filter) -> "RemoteStore":
-        """Return a read-only view of the items that pass a filter, all of which the server must be able to apply."""
+        """Return a read-only view of the items that pass a filter, which the server must fully support."""
         ...

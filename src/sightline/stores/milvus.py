@@ -131,7 +131,7 @@ class MilvusStore(ServerStore):
         return pushed(filter).is_exact
 
     def where(self, filter: Filter) -> "MilvusStore":
-        """Return a read-only view of the items that pass a filter, all of which the server must be able to apply."""
+        """Return a read-only view of the items that pass a filter, which the server must fully support."""
         if not self.can_filter(filter):
             raise StoreError(f"{self.address}: Milvus cannot apply the whole filter")
         view = MilvusStore(self._server, self.address, self._shape, self._columns, write=False)

@@ -124,7 +124,7 @@ class PostgresStore(ServerStore):
         return to_condition(filter, self._columns) is not None
 
     def where(self, filter: Filter) -> "PostgresStore":
-        """Return a read-only view of the items that pass a filter, all of which the server must be able to apply."""
+        """Return a read-only view of the items that pass a filter, which the server must fully support."""
         condition = to_condition(filter, self._columns)
         if condition is None:
             raise StoreError(f"{self.address}: PostgreSQL cannot apply the whole filter")

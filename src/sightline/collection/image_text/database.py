@@ -1,6 +1,6 @@
 """The text read from images: lines with their positions, and a full-text index.
 
-It is kept in `text/text.db` beside the catalog, in a separate file, so that text can be read in the background while
+It is kept in `text/text.db` next to the catalog, in a separate file, so that text can be read in the background while
 the catalog is written, and survives when a damaged catalog is rebuilt. Contents are identified by their hashes.
 """
 

@@ -93,7 +93,7 @@ def encode_in_batches(model: Model, kind: ItemKind, outcomes: Iterable[Outcome])
 
 
 def without_known(batch: EncodedBatch, known: set[bytes]) -> EncodedBatch:
-    """Drop the contents that are already in `known`; the hashes of the others are added to it."""
+    """Drop the contents that are already in `known`, and add the hashes of the others to it."""
     left = EncodedBatch([], batch.files)
     for facts, found in batch.contents:
         chosen = np.array([fact.hash not in known for fact in facts])

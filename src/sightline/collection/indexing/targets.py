@@ -48,7 +48,7 @@ def location(at: str | Path | None, places: list[Path]) -> Path:
 
 
 def default_location(places: list[Path], kind: ItemKind) -> Path:
-    """Return the default location of a collection: in the indexed folder, or beside the indexed file."""
+    """Return the default location of a collection: in the indexed folder, or next to the indexed file."""
     if len(places) != 1:
         given = "several folders were" if places else "no folder was"
         raise CollectionError(f"the location of the collection is unclear: {given} given", "Add --at DIR.")

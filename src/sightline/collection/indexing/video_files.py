@@ -23,7 +23,7 @@ class DecodedVideo:
     moments: Moments
 
     def facts(self, digest: bytes) -> list[Facts]:
-        """Return the facts about each moment; the hash of the first is that of the file."""
+        """Return the facts about each moment; the first moment has the hash of the file."""
         about, place = self.about, None
         if about.latitude is not None and about.longitude is not None:
             place = Place(about.latitude, about.longitude)

@@ -1,7 +1,7 @@
 """Recognise dates in a query, such as "last summer" or "14 August 2023", with a small grammar and no model.
 
 Only unambiguous dates are recognised: "May" may be a name, "summer" may describe a picture, and "2023" may be a house
-number, so these require another word or number beside them.
+number, so these require another word or number next to them.
 """
 
 import re

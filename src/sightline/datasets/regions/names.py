@@ -15,7 +15,7 @@ T = TypeVar("T")
 class Names:
     """Finds records by image name.
 
-    The name of an image is that of its file, without folders and suffix. If no record has that name, the record whose
+    The name of an image is its file name, without folders and suffix. If no record has that name, the record whose
     name ends in the same number is used, if there is only one: both 9 and coco_train2014_000000000009 match
     COCO_train2014_000000000009.jpg.
     """

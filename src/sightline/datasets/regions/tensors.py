@@ -18,7 +18,7 @@ _COPY = "Copy or download it again."
 
 
 def read_oscar_tensors(path: Path, report: OnProblem) -> Iterator[Found]:
-    """Read Oscar's `test_img_frcnn_feats.pt`, tensors [n, dim + 6] by image, and `test_captions.pt` beside it."""
+    """Read Oscar's `test_img_frcnn_feats.pt`, tensors [n, dim + 6] by image, and `test_captions.pt` next to it."""
     captions = _oscar_captions(path)
     split = split_in_name(path.name)
     for name, tensor in _loaded(path).items():

@@ -27,7 +27,7 @@ def read_bottom_up(path: Path, report: OnProblem) -> Iterator[Found]:
 
 
 def read_oscar_lines(path: Path, report: OnProblem) -> Iterator[Found]:
-    """Read a `features.tsv` of Oscar or VinVL; `imageid2idx.json` beside it, if any, gives the names of the rows."""
+    """Read a `features.tsv` of Oscar or VinVL; `imageid2idx.json` next to it, if any, gives the names of the rows."""
     index = path.with_name(_NAMES_OF_ROWS)
     names = {row: name for name, row in json_document(index).items()} if index.is_file() else {}
     return _rows(path, report, lambda number, fields: _oscar(str(names.get(number - 1, fields[0])), fields))

@@ -181,7 +181,7 @@ class ModelBuild:
 
     def _check_time(self) -> None:
         if self.expired():
-            raise OutOfTimeError("stopped")
+            raise OutOfTimeError("stopped before the next stage")
 
 
 def _captions(recipes: Sequence[Recipe]) -> Iterator[str]:

@@ -111,8 +111,8 @@ def _retrieval(result: Result) -> Any:
 
 
 PLOTS: dict[str, tuple[Callable[[Result], Any], str]] = {
-    "indexing": (_indexing, "Indexing, against a plain loop of transformers with an image tower of the same shape"),
-    "retrieval": (_retrieval, "Retrieval, against FAISS and usearch at the same recall"),
-    "matching": (_matching, "Matching, against a CrossEncoder of sentence-transformers of the same shape"),
-    "end_to_end": (_end_to_end, "A search from end to end, against a script of transformers and numpy"),
+    "indexing": (_indexing, "Indexing, compared with a plain transformers loop and an image tower of the same shape"),
+    "retrieval": (_retrieval, "Retrieval, compared with FAISS and usearch at the same recall"),
+    "matching": (_matching, "Matching, compared with a sentence-transformers CrossEncoder of the same shape"),
+    "end_to_end": (_end_to_end, "An end-to-end search, compared with a script that uses transformers and NumPy"),
 }

@@ -62,7 +62,7 @@ class Tokenizer:
         return TokenBatch(ids, mask, truncated)
 
     def word_numbers(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Return the index in its text of each token's word [batch, n]; -1 for tokens outside words."""
+        """Return which word of its text each token belongs to, by index [batch, n]; -1 for tokens outside words."""
         numbers = [[-1 if word is None else word for word in one.word_ids] for one in self._encoded(texts)]
         longest = max(map(len, numbers))
         return np.array([row + [-1] * (longest - len(row)) for row in numbers], dtype=np.int64)

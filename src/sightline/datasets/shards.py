@@ -87,7 +87,7 @@ def _items(path: Path, report: OnProblem) -> Iterator[_Item]:
                 tar.members.clear()  # type: ignore[attr-defined]
                 last = f" after {member.name!r}"
                 if member.size < 0:
-                    raise tarfile.ReadError(f"{member.name!r} claims to have {member.size} bytes")
+                    raise tarfile.ReadError(f"{member.name!r} declares a size of {member.size} bytes")
                 named = _MEMBER.fullmatch(member.name)
                 if named is None or member.isdir() or not _matters(named[2]):
                     continue

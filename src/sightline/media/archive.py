@@ -44,7 +44,7 @@ def images_in(file: BinaryIO, name: str) -> Iterator[ArchiveMember]:
                 # tarfile keeps every member it has read, which takes too much memory for a long archive.
                 tar.members.clear()  # type: ignore[attr-defined]
                 if member.size < 0:
-                    raise tarfile.ReadError(f"{member.name!r} claims {member.size} bytes")
+                    raise tarfile.ReadError(f"{member.name!r} declares a size of {member.size} bytes")
                 if member.isfile() and not member.issparse() and _is_image(member.name):
                     yield ArchiveMember(_below(member.name), member.offset_data, member.size)
     except _FAULTS as error:

@@ -79,7 +79,7 @@ class ImageTower(nn.Module):
         """Reject pooling between layers for an encoder that does not support it."""
         if self.pool_to is None or self.pool != "grid" or codes:
             raise ModelError(
-                "pool_layer pools patches to a grid between two layers, where there are no clusters and no codes",
+                "pool_layer cannot be combined with clusters or codes, because it pools to a grid between two layers",
                 'Set pool_to with pool = "grid" and codes = 0, or pool_layer = 0.',
             )
         self._check_plain("be pooled between its layers: they merge by themselves", "pool_layer = 0")

@@ -140,7 +140,7 @@ class Stopwatch:
         return {part: 1000 * spent for part, spent in self.seconds.items()}
 
     def left(self) -> float:
-        """Return how many seconds of the time limit may still be planned; infinite without a limit."""
+        """Return how many seconds of the time limit are left to plan with; infinite without a limit."""
         return float("inf") if self.limit is None else _MARGIN * (self.limit - (self.clock() - self._started))
 
 

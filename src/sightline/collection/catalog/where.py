@@ -166,7 +166,7 @@ class _Parser:
             return self.test()
         self.depth += 1
         if self.depth > _DEEPEST:
-            raise self.wrong(self.here, "the filter is nested too deeply", "Leave out some parentheses.")
+            raise self.wrong(self.here, "the filter is nested too deeply", "Use fewer parentheses.")
         found: Filter
         if self.has("not"):
             found = Negated(self.condition())

@@ -21,6 +21,8 @@ from sightline.bundle.spec import write_spec
 from sightline.errors import ModelError
 from sightline.registry.loader import locate
 
+gc.disable()  # until all tests are collected: imports leave nothing to collect
+
 EXAMPLES = int(os.environ.get("SIGHTLINE_EXAMPLES", "40"))  # others each time, so that many runs try many
 hypothesis.settings.register_profile("sightline", deadline=None, max_examples=EXAMPLES)  # a busy machine is no failure
 hypothesis.settings.load_profile("sightline")
@@ -102,6 +104,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

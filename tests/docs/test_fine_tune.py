@@ -132,20 +132,24 @@ def test_the_two_lines_shown_are_read_as_captions(tmp_path: Path) -> None:
 def test_the_commands_for_a_gpu_run_on_the_pictures_of_the_page(
     told: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the same folder, one after another; the towers on the hub are narrow, and the runs short.
+    """In the same folder, one after another; the towers on the hub are narrow, the runs short, and the pictures few.
 
     Exporting so many layers takes a minute: the checkpoint is evaluated in place of its bundle.
     """
     published.deep_clip(published.in_hub(tmp_path, "openai/clip-vit-base-patch16", monkeypatch))
     published.deep_bert(published.in_hub(tmp_path, "thenlper/gte-small", monkeypatch))
     Path("recipes").symlink_to(ROOT / "recipes")
+    for name in ("val", "test"):
+        few = Path(f"photos/{name}.jsonl").read_text().splitlines(keepends=True)[:24]
+        Path(f"photos/few-{name}.jsonl").write_text("".join(few))
     short = " --set schedule.steps=1 --set data.limit=32 --set data.batch_size=16"
     embed, match, export, *evals = (line for line in lines(ON_GPU) if line.startswith("sightline"))
     for line in (embed, match):
-        run_shell(line + short)
+        run_shell(line.replace("photos/val", "photos/few-val") + short)
     _, _, checkpoint, *options = shlex.split(export)
     assert options == ["--out", "my-bundle", "--quantize", "int8", "--calibrate", "photos/val.jsonl"]
-    plain, reranked = (run_shell(line.replace("my-bundle", checkpoint)) for line in evals)
+    evals = [line.replace("my-bundle", checkpoint).replace("photos/test", "photos/few-test") for line in evals]
+    plain, reranked = map(run_shell, evals)
     assert "match@20" in reranked
     assert "match@20" not in plain
     logged = json.loads(Path("runs/mine/log.jsonl").read_text().splitlines()[-1])

@@ -51,5 +51,5 @@ def test_only_collections_of_one_model_and_kind_are_searched_together(folders: t
         with pytest.raises(CollectionError, match="indexed with other"):
             check_group([one, two])
         two.manifest = replace(same, kind="texts")
-        with pytest.raises(CollectionError, match="has texts"):
+        with pytest.raises(CollectionError, match="contains texts"):
             check_group([one, two])

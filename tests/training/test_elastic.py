@@ -97,7 +97,7 @@ def test_a_state_without_one_of_its_parts_is_refused(few: Path, lost_one: Path, 
     out = tmp_path / "run"
     shutil.copytree(lost_one, out)
     (out / "last" / "optimizer-1-of-2.safetensors").unlink()
-    with pytest.raises(SightlineError, match=r"lacks optimizer-1-of-2\.safetensors"):
+    with pytest.raises(SightlineError, match=r"missing files: optimizer-1-of-2\.safetensors"):
         run(few, out, resume=True)
 
 

@@ -29,7 +29,7 @@ def test_steps_and_minutes_say_when_to_save() -> None:
 
 @pytest.mark.parametrize("every", [0, -3, "soon", "0m", "5h"])
 def test_other_intervals_are_refused(every: Any, few: Path) -> None:
-    with pytest.raises(RecipeError, match=r"checkpoint\.every is"):
+    with pytest.raises(RecipeError, match=r"checkpoint\.every cannot be"):
         parse_recipe(shapes.recipe(few, checkpoint={"every": every}), "it")
 
 

@@ -143,7 +143,7 @@ def shape_of(photos: Encoded, bare: bool = False) -> Shape:
 
 
 def fill(store: LocalStore, photos: Encoded, count: int, bare: bool = False) -> None:
-    """Add `count` items around photos to a store."""
+    """Add `count` items with vectors near those of photos to a store."""
     rng = np.random.default_rng(0)
     for start in range(0, count, 10 * BATCH):
         ids = np.arange(start, min(start + 10 * BATCH, count))
@@ -152,7 +152,7 @@ def fill(store: LocalStore, photos: Encoded, count: int, bare: bool = False) -> 
 
 
 def make_collection(at: Path, bundle: Bundle, photos: Encoded, count: int, bare: bool = False) -> float:
-    """Make a collection of `count` items around photos, without files; returns the seconds it took."""
+    """Make a collection of `count` items with vectors near those of photos, without files; returns the seconds."""
     from sightline.collection.catalog.database import Catalog
     from sightline.collection.catalog.files import Facts, PendingFile, Stamp
     from sightline.collection.manifest import FORMAT, Manifest, write_manifest

@@ -69,7 +69,7 @@ class PairRelevance:
 
 
 def feature_rows(text: str, cosines: FloatArray, words: Words) -> Float64Array:
-    """Return the features [n, features] of a text paired with images of these cosines [n], in the order of FEATURES."""
+    """Return the features [n, features] of a text and images with these cosines [n], in the order of FEATURES."""
     own, cosine = features(text, words), np.asarray(cosines, dtype=np.float64)
     columns = [cosine * _factor(own, factor) for factor in COSINE_FEATURES.values()]
     return np.stack([*columns, *(np.full(len(cosine), own[name]) for name in TEXT_FEATURES)], axis=1)

@@ -103,7 +103,7 @@ class Bundle(Model):
 
     @property
     def calibration(self) -> Mapping[str, Calibration]:
-        """The older kind of relevance, by stage."""
+        """The older kind of relevance: a mapping of scores to probabilities, by stage."""
         return {} if isinstance(self.spec.relevance, PairRelevance) else self.spec.relevance
 
     @cached_property

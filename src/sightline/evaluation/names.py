@@ -67,7 +67,7 @@ class NamesEvaluation:
 
     @property
     def names(self) -> dict[str, float]:
-        """The top-1 and top-5 percentages, under the keys of the JSON result."""
+        """The top-1 and top-5 percentages, with the keys of the JSON result."""
         return {"top1": self.top1, "top5": self.top5}
 
     def to_json(self) -> dict[str, Any]:

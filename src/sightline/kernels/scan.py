@@ -39,10 +39,10 @@ _SPARE = 12  # extra groups, at least
 
 
 class Scan:
-    """Vectors on a device; more can be added. Thread-safe: concurrent searches take turns.
+    """Exact search over vectors on a device, to which more can be added. Thread-safe: concurrent searches take turns.
 
-    vectors: [rows, dim], each of unit length; kept in float16. dtype: `int8` scans a copy in int8, with half the bytes,
-        and compares more rows exactly; the results are the same. device: `cpu` is for tests.
+    vectors: [rows, dim], each of unit length; stored in float16. dtype: with `int8`, a copy of half the size is
+    scanned, and more rows are compared exactly; the results are the same. device: `cpu` is meant for tests.
     cut: the tile sizes of the scan, by default those of CUTS; benchmarks/scan.py compares them.
     """
 

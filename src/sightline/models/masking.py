@@ -135,7 +135,7 @@ def frozen_features(model: DualStream, images: Images) -> Tensor:
     frozen = towers.frozen_layers(tower.encoder)
     if not 0 < frozen < len(towers.layers(tower.encoder)):
         raise ModelError(
-            "hidden patches need frozen lower layers and trained upper layers of the image tower, but "
+            "to hide patches, the image tower needs frozen lower layers and trained upper layers, but "
             + ("all of it is frozen" if frozen else "none of it is frozen"),
             "Set optimizer.frozen_layers.image to some of its layers, or use an image_reader.",
         )

@@ -53,7 +53,7 @@ def load(folder: Path, description: Mapping[str, Any]) -> tuple[TwoTowers, Token
     """Read a checkpoint, given its description."""
     config = settings.parse(PublishedConfig, description.get("config"), str(folder), ModelError)
     if config.towers not in _CLASSES or config.model not in _MODELS:
-        raise ModelError(f"{folder}: unknown model type {config.towers} over {config.model}", "Update Sightline.")
+        raise ModelError(f"{folder}: unknown model type: {config.towers} of {config.model}", "Update Sightline.")
     model = read_model(getattr(transformers, config.model), folder / _FOLDER)
     pad_id = int(description["pad_id"])
     towers = _CLASSES[config.towers](model, config.preprocess, config.text_input, config.embedding_dim, pad_id)

@@ -42,7 +42,7 @@ class InstalledModel:
 
     @property
     def megabytes(self) -> float:
-        """The size of its files on disk, with those of its add-on."""
+        """The size of the model's files on disk, including its language add-on."""
         files = [self.folder / name for name in self.spec.files]
         files += [self.folder / FOLDER / name for name in (self.add_on.files if self.add_on else ())]
         return sum(file.stat().st_size for file in files if file.is_file()) / 1e6

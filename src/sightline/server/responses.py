@@ -52,7 +52,7 @@ class SearchAnswer(BaseModel):
 
 
 class PlaceAnswer(BaseModel):
-    """Where an image was taken, in degrees."""
+    """The place where an image was taken, in degrees."""
 
     latitude: float
     longitude: float

@@ -39,8 +39,8 @@ class Refiner(Writer):
     def write(self, batch: EncodedBatch) -> None:
         """Replace the vectors of a batch; they are on disk once this returns.
 
-        A file that was changed, deleted or damaged since it was indexed leaves its item as it is; the next run of
-        `index` deals with that file.
+        If a file was changed, deleted or damaged since it was indexed, its item is not refined; the next run of `index`
+        handles the file.
         """
         facts = [fact for own, _ in batch.contents for fact in own]
         encoded = stacked([found for _, found in batch.contents]) if facts else None

@@ -13,6 +13,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +29,11 @@ SIZES = {"0.5": (816, 612), "12": (4000, 3000)}
 """Width and height of photos, by their megapixels."""
 
 
-def loop(folder: Path, tower: dict[str, int]) -> dict[str, float]:
-    """Encode every photo with torch in float32."""
-    baseline = ImageLoop(tower)
-    return {"seconds": seconds_of(lambda: baseline.encode(folder))}
-
-
-def indexed(folder: Path, model: str, quick: bool) -> dict[str, float]:
-    """Index the folder into a new collection."""
-    bundle = Bundle.open(locate(model), threads=1)
+def measured(way: str, folder: Path, model: str) -> dict[str, float]:
+    """Encode all photos with torch in float32, or index them into a new collection; returns the seconds taken."""
+    if way in TOWERS:
+        return {"seconds": seconds_of(partial(ImageLoop(TOWERS[way]).encode, folder))}
+    quick, bundle = way == "quick", Bundle.open(locate(model), threads=1)
     (bundle.fast_variant() or bundle if quick else bundle).prepare("image")
     with tempfile.TemporaryDirectory() as at:
         return {"seconds": index(folder, at=at, model=bundle, quick=quick).seconds}
@@ -63,7 +60,7 @@ def main() -> None:
     arguments = parser.parse_args()
     folder, model, way = arguments.folder, arguments.model, arguments.way
     if way:
-        print(json.dumps(loop(folder, TOWERS[way]) if way in TOWERS else indexed(folder, model, way == "quick")))
+        print(json.dumps(measured(way, folder, model)))
         return
     cores, photos = len(os.sched_getaffinity(0)), arguments.photos or (32 if arguments.quick else 64)
     with tempfile.TemporaryDirectory() as name:

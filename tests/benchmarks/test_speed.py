@@ -58,12 +58,10 @@ def test_alternatives_take_turns_and_the_warm_up_does_not_count() -> None:
 def test_indexing_is_compared_with_one_core_and_a_plain_loop(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def in_this_process(module: str, *words: str, cores: int) -> dict[str, float]:
         way, folder, model = words[1::2]
-        if way == "loop":
-            return indexing.loop(Path(folder), IMAGE_TOWER)
-        return indexing.indexed(Path(folder), model, quick=False)
+        return indexing.measured(way, Path(folder), model)
 
     monkeypatch.setattr(indexing, "in_a_process", in_this_process)
-    result = run("indexing", "--quick", "--photos", "3")
+    result = run("indexing", "--quick", "--photos", "3", TOWERS={"loop": IMAGE_TOWER})
     rates = {row["way"]: row["photos_per_second"] for row in result["rows"]}
     assert result["data"] == ["made up"]
     assert result["ratios"][TARGETS[0].ratio] == pytest.approx(rates["index"] / rates["loop"])

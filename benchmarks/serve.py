@@ -67,7 +67,7 @@ class Load:
         return time.perf_counter() - self.began
 
     def is_over(self) -> bool:
-        """Return whether the time is over."""
+        """Return whether the time is up."""
         return self.now() >= self.warm_up + self.seconds
 
     def row(self) -> dict[str, Any]:

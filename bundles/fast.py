@@ -65,7 +65,7 @@ _TEMPERATURE = 0.03
 
 @dataclass(slots=True)
 class Source:
-    """The images of one source: their rows, and the rows of the captions of each."""
+    """The images of one source, as rows, with the rows of each image's captions."""
 
     name: str
     images: Tensor
@@ -292,7 +292,7 @@ def options() -> argparse.ArgumentParser:
 
 
 def prepared(args: argparse.Namespace) -> tuple[TeachingData, list[Validation], StudentShape]:
-    """Read and decode all images, and let the teacher see them once."""
+    """Read and decode all images, and compute the teacher's outputs for them."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.manual_seed(args.seed)

@@ -147,7 +147,7 @@ def fit(
 ) -> PairRelevance:
     """Fit relevance to queries in all languages; its error is measured on each half of the images.
 
-    kept: a file that caches the embeddings of the images, which take longest.
+    kept: a file that caches the embeddings of the images, which take the longest to compute.
     """
     held_out = [one for name in VALIDATION for one in read_all([str(data / f"{name}.tar")])]
     if not kept.exists():

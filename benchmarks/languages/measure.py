@@ -139,7 +139,7 @@ def stays(texts: Sequence[str], words: Words) -> dict[str, object]:
 
 
 def milliseconds(queries: Sequence[tuple[str, str]], words: Words) -> dict[str, float]:
-    """Measure the time for a query after others in the same process, and for the first query of a new process."""
+    """Measure the time for the first query of a new process, and for later queries."""
     began = time.perf_counter()
     for _, text in queries:
         answer(text, words)

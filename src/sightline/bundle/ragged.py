@@ -57,7 +57,7 @@ class RaggedBuilder:
         """Append the rows of a padded batch [items, longest, dim] where the mask [items, longest] is true."""
         if batch is None or batch.ndim != 3 or batch.shape[:2] != mask.shape:
             shape = None if batch is None else batch.shape
-            raise ModelError(f"the model returned {self.what} of shape {shape}, but a mask of shape {mask.shape}")
+            raise ModelError(f"the model returned {self.what} of shape {shape} with a mask of shape {mask.shape}")
         self._rows.append(_half(batch[mask]))
         self._lengths.append(mask.sum(axis=1, dtype=np.int64))
 

@@ -160,7 +160,7 @@ def _random(seed: int, epoch: int) -> np.random.Generator:
 
 
 def _captions_in_order(counts: Batch) -> Batch:
-    """Number each image's captions from 0, image after image, [captions]."""
+    """Return the number of each caption within its image, counted from 0, image by image: [captions]."""
     first = np.cumsum(counts) - counts
     return np.arange(counts.sum()) - np.repeat(first, counts)
 

@@ -25,9 +25,7 @@ def code_attention(retriever: Retriever, tokens: Tokens, pixels: Tensor) -> Code
     if not isinstance(retriever, DualStream | SingleStream) or not retriever.config.codes:
         raise ModelError("this model has no codes", "Train one that has them: recipes/inflate-codes.toml.")
     if retriever.image is None:
-        raise ModelError(
-            "the image fragments of this model do not form a grid, so there is nowhere to show its attention"
-        )
+        raise ModelError("the image fragments of this model do not form a grid, so its attention cannot be shown")
     with overheard(_text_encoder(retriever)) as read:
         retriever.encode_texts(tokens)
     with overheard(_image_encoder(retriever)) as seen:

@@ -109,7 +109,9 @@ class DualStreamConfig:
                 'Use numbers of at least 0, and matcher = "aligned".',
             )
         if min(self.codes, self.fragments) < 0:
-            raise ModelError(f"codes is {self.codes} and fragments is {self.fragments}", "Use numbers of at least 0.")
+            raise ModelError(
+                f"codes and fragments cannot be {self.codes} and {self.fragments}", "Use numbers of at least 0."
+            )
         if self.codes_layer and not self.codes:
             raise ModelError(f"codes_layer is {self.codes_layer}, but there are no codes", "Set codes.")
         if self.codes and self.image_reader is not None:

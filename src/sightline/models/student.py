@@ -48,7 +48,7 @@ class Heads(nn.Module):
 
 
 class PatchProduct(nn.Module):
-    """Patch embedding as one matrix product, which an int8 graph computes in int8, unlike a convolution."""
+    """A patch embedding as one matrix product, which, unlike a convolution, an int8 graph computes in int8."""
 
     def __init__(self, convolution: nn.Conv2d) -> None:
         super().__init__()

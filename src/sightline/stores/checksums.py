@@ -38,7 +38,7 @@ def checksum(data: bytes) -> int:
 
 
 class BlockChecksums:
-    """Checksums of an append-only file: those of whole blocks in a separate file, that of the remainder in memory.
+    """Checksums of an append-only file: for whole blocks in a separate file, and for the remainder in memory.
 
     path: the checksum file. data: the open data file. size: number of valid bytes in it. tail: the checksum of the
     bytes after the last whole block.

@@ -144,7 +144,7 @@ class _Run:
         self.steps = asked.steps or max(1, round(asked.epochs * self.batches.batches_per_epoch))
         if self.steps < self.progress.step:
             raise RecipeError(
-                f"schedule: {out} has already taken {self.progress.step} steps, more than {self.steps}",
+                f"schedule: {out} has already taken {self.progress.step} steps, more than the {self.steps} requested",
                 "Use more steps.",
             )
         self.evaluation: Validated | None = None

@@ -177,7 +177,7 @@ class Validation:
         return r_sum_of(found) if self._recipe.validation.metric == "rSum" else r_at_1_of(found)
 
     def _runnable(self, model: Retriever) -> TorchModel:
-        """A model with its current weights; a new object each time, because a `TorchModel` caches its weights' hash."""
+        """Return the model with its current weights, as a new object, because a `TorchModel` caches their hash."""
         return _Ranked(model.eval(), self._tokenizer, self._recipe.name, self._kept)
 
 

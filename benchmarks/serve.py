@@ -218,6 +218,8 @@ def main() -> None:
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--limits", type=json.loads, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.clients < 4:  # a quarter of them asks for reranking
+        parser.error("--clients must be at least 4")
     if arguments.serve:
         limits = replace(Limits(), **arguments.limits)
         say = partial(print, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Attack a server on this machine, over loopback only; print what was tried and survived.
+"""Attack a server on this machine, over loopback only, and print which attacks it survived.
 
     python -m benchmarks.attack
 
@@ -83,7 +83,7 @@ class Attacks:
         self.port, self.process = server.port, server.process
 
     async def all(self, count: int) -> list[Row]:
-        """Run all attacks, with this many concurrent uploads; the last one stops the server."""
+        """Run all attacks, with this many concurrent uploads; the last attack stops the server."""
         transparent, allowed, slow = bomb(7000), bomb(4400), many_scans(400)
         begun = b"GET / HTTP/1.1\r\nX-A: b"
         return [
@@ -108,7 +108,7 @@ class Attacks:
         return 1000 * (time.perf_counter() - began) if answer.status_code == 200 else float("inf")
 
     async def measured(self, name: str, attack: Callable[[], Awaitable[tuple[int, int]]]) -> Row:
-        """Run an attack while another client searches; if any condition is violated, nothing counts as survived."""
+        """Run an attack while another client searches; if any condition is violated, the survived count is 0."""
         usual = float(np.median([await self.search() for _ in range(20)]))
         peak, times = 0.0, []
         attacking = asyncio.ensure_future(attack())
@@ -157,7 +157,7 @@ class Attacks:
         return await self._held(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode(), count)
 
     async def _held(self, data: bytes, count: int) -> tuple[int, int]:
-        """Open connections that send these bytes and then do nothing, while others search."""
+        """Open connections that send these bytes and then stay idle, while other clients search."""
 
         def connect() -> socket.socket:
             connection = socket.create_connection(("127.0.0.1", self.port), timeout=10)
@@ -186,14 +186,14 @@ class Attacks:
 
 
 def bomb(side: int) -> bytes:
-    """Make a PNG of one colour, which takes kilobytes as a file but hundreds of megabytes when decoded."""
+    """Make a single-colour PNG that takes kilobytes on disk, but hundreds of megabytes when decoded."""
     file = io.BytesIO()
     Image.new("RGBA", (side, side)).save(file, "PNG", compress_level=9)
     return file.getvalue()
 
 
 def many_scans(scans: int, side: int = 6000) -> bytes:
-    """Make a progressive JPEG with its last scan repeated: a small file, but every scan is decoded over all pixels."""
+    """Make a progressive JPEG with many copies of its last scan: a small file, but each scan covers all pixels."""
     file = io.BytesIO()
     Image.new("RGB", (side, side), "teal").save(file, "JPEG", progressive=True, quality=20)
     data = file.getvalue()

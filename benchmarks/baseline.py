@@ -1,4 +1,4 @@
-"""Transformers models of the bundled model's shape, with random weights: what Sightline is compared with."""
+"""Baselines for the benchmarks: transformers models of the bundled model's shape, with random weights."""
 
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ class ImageLoop:
         self.size, self.tower = shape["image_size"], CLIPVisionModel(CLIPVisionConfig(**shape)).eval()
 
     def encode(self, folder: Path) -> None:
-        """Encode every photo of a folder."""
+        """Encode every photo in a folder."""
         import torch
         from PIL import Image
 

@@ -1,4 +1,4 @@
-"""Find the cascade with the highest recall for the same time: embed -> late@K -> match@k, or embed -> match@k alone.
+"""Find the cascade with the highest recall in the same time: embed -> late@K -> match@k, or embed -> match@k alone.
 
     python -m benchmarks.cascade                            measure
     python -m benchmarks.cascade --write bundles/default    write the chosen cascade into a bundle
@@ -71,13 +71,13 @@ def rows(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def gain(before: Ranks, after: Ranks) -> dict[str, float]:
-    """Return the gain in summed recalls of `after` over `before`, with its 95 % interval from resampling captions."""
+    """Return how much higher the sum of recalls is for `after` than for `before`, with its 95 % bootstrap interval."""
     found = paired_gain((before, after, np.arange(len(before))))
     return {name: round(number, 3) for name, number in dataclasses.asdict(found).items()}
 
 
 def chosen(rows: Sequence[dict[str, Any]]) -> tuple[int, int]:
-    """Return the cascade to use in a bundle: late and rerank.
+    """Return the cascade to use in a bundle, as its `late` and `rerank` depths.
 
     Of the cascades that take no longer than the default, the best on the first half of the images is chosen, if it is
     also better on the second half, with an interval above zero.

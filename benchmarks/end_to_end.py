@@ -83,7 +83,7 @@ def answer(connection: http.client.HTTPConnection, text: str, rerank: int) -> di
 
 
 def warm(server: Server, plain: Path, texts: Iterator[str], rounds: int) -> list[dict[str, Any]]:
-    """Measure the milliseconds of requests to the server, by stage, and of searches by the running plain script."""
+    """Time requests to the server, by stage, and searches by the running plain script, in milliseconds."""
     connection, opened = http.client.HTTPConnection("127.0.0.1", server.port), PlainSearch(plain)
     stages: dict[str, list[dict[str, float]]] = {name: [] for name in SIGHTLINE.values()}
 

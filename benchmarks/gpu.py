@@ -1,9 +1,9 @@
 """Measure the speed of a bundle on a GPU: one query, matching, encoding images, a complete search, an evaluation.
 
     python -m benchmarks.gpu             writes benchmarks/results/gpu.json
-    python -m benchmarks.gpu --device cpu --vectors 1000 --images 8 --batches 4    only shows that it runs
+    python -m benchmarks.gpu --device cpu --vectors 1000 --images 8 --batches 4    only checks that it runs
 
-Needs torch and Triton, but neither ONNX Runtime nor FAISS. Times include copies from and to CPU memory.
+Needs torch and Triton, but neither ONNX Runtime nor FAISS. Times include copies to and from CPU memory.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ class Bench:
         self.image = self.bundle.encode_images(blank(self.bundle.preprocess))
 
     def single(self) -> Rows:
-        """Time one query, and matching it with twenty candidates."""
+        """Time encoding one query, and matching it with twenty candidates."""
         yield {"what": "encode a query", "p50_ms": self._median(lambda: self.bundle.encode_texts([TEXT]))}
         yield {"what": f"match {RERANK} pairs", "p50_ms": self._median(lambda: self.bundle.match(**self._pairs()))}
 

@@ -1,4 +1,4 @@
-"""Measure how the time of each stage grows with its data: at three sizes each, with the fitted exponent.
+"""Time each stage at three data sizes, and fit the exponent with which its time grows.
 
     python -m benchmarks.growing
 

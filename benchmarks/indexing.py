@@ -3,9 +3,9 @@
     python -m benchmarks.indexing --photos 64
 
 The loop is what you would write yourself: an image tower of the bundled model's shape, in float32 in torch, with pixels
-from Pillow, in batches of eight. rclip's method is the same with its smaller tower, CLIP ViT-B/32. For photos of 0.5
-and 12 megapixels, twice as many, `index --quick` is measured too. Each runs in its own process, in turns, twice (once
-with --quick, or for these sizes). The best time counts, not including the time to load the model.
+from Pillow, in batches of eight. rclip's method is the same loop with a smaller tower, CLIP ViT-B/32; this method and
+`index --quick` are measured on photos of 0.5 and 12 megapixels. All take turns, each in its own process. The best time
+counts, excluding the time to load the model.
 """
 
 import argparse

@@ -28,7 +28,7 @@ POOL = 512  # distinct items in a synthetic collection
 
 
 def filled(folder: Path, count: int, rng: np.random.Generator) -> LocalStore:
-    """Make a store with `count` items, each with the fragments of one of a few distinct items, opened for reading."""
+    """Make a store of `count` items, which are copies of a few distinct ones, and open it for reading."""
     patches = units(rng, POOL, PATCHES, DIM)
     pool = Encoded(units(rng, POOL, EMBEDDING), np.ones(patches.shape[:2], dtype=np.bool_), patches)
     with closing(LocalStore.open(folder, shape_of(pool), write=True)) as store:
@@ -43,7 +43,7 @@ def einsum(words: Any, fragments: Any) -> Float32Array:
 
 
 def over_candidates(count: int, rounds: int, rng: np.random.Generator) -> list[dict[str, Any]]:
-    """Measure the milliseconds to score some of 10,000 items, read from a memory map, compared with plain NumPy."""
+    """Time scoring some of 10,000 memory-mapped items, in milliseconds, and compare it with plain NumPy."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         store = filled(Path(folder), 10_000, rng)

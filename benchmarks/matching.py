@@ -2,7 +2,7 @@
 
     python -m benchmarks.matching
 
-For the alternative: `pip install 'sightline-search[bench]'`. Sightline is measured as a stage of a search, which reads
+Needs `pip install 'sightline-search[bench]'`. Sightline is measured as a stage of a search, which reads
 the stored states of the candidates and matches each with the query. The CrossEncoder is a BERT of the bundled matcher's
 shape with random weights, in float32 in torch. It reads the same number of positions: the same words, and one token for
 each part of the image that the matcher reads. Its time includes tokenizing, which it always has to do. Both use all

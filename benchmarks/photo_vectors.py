@@ -18,7 +18,7 @@ Ids = npt.NDArray[np.int64]
 
 
 def real(file: Path, model: str, photos: int) -> tuple[Vectors, Vectors]:
-    """Return the embeddings of photos and of their captions, of unit length; encoded once, then read from the file."""
+    """Return the unit-length embeddings of photos and of their captions; computed once, then read from the file."""
     if not file.exists():
         bundle, records = samples.bundle(model), samples.records(photos)
         texts, _ = encode_texts(bundle, samples.captions(records), Needs(), 32)
@@ -28,7 +28,7 @@ def real(file: Path, model: str, photos: int) -> tuple[Vectors, Vectors]:
 
 
 def around(images: Vectors, count: int, seed: int = 0) -> Iterator[Vectors]:
-    """Yield blocks of vectors, each between two images, plus noise with the images' covariance at half their spread."""
+    """Yield blocks of vectors: points between two images, plus noise with their covariance at half their spread."""
     rng, dim = np.random.default_rng(seed), images.shape[1]
     spread = np.cov(images.T) + 1e-6 * np.eye(dim)
     alike = 0.05**2 * np.trace(spread) / dim * np.eye(dim)

@@ -99,7 +99,7 @@ class Lab:
     def judged(
         self, images: Images, galleries: Sequence[Int64Array | slice] = (slice(None),), asked: int | None = None
     ) -> list[JudgedQuery]:
-        """Judge all queries with known truth in each gallery (indices); sentences only of the first `asked` images."""
+        """Judge queries with known truth in each gallery (indices); only the first `asked` images give sentences."""
         queries = truth_queries(images.records, asked=asked, seed=self.seed, nouns=self.nouns)
         queries = [query for query in queries if query.kind != "name" or query.text.lower() not in self.skipped]
         texts = self.texts([query.text for query in queries])
@@ -137,7 +137,7 @@ def load(name: str, folder: Path, bundle: Bundle, cache: Path) -> Images | None:
 
 
 def measured(lab: Lab, fitted: PairRelevance, images: Images, others: Sequence[Images] = ()) -> dict[str, Any]:
-    """Measure by kind of query, over galleries of SMALL images or, with `others`, of half of the images and `others`.
+    """Measure by kind of query, over galleries of SMALL images or, with `others`, of half of the images plus `others`.
 
     What is shown only by images outside a gallery counts as absent from it. A gallery has at most LARGE images.
     """
@@ -195,7 +195,7 @@ def collection_of_300(lab: Lab, fitted: PairRelevance, images: Images) -> dict[s
 
 
 def run(lab: Lab, sets: Mapping[str, Images]) -> tuple[PairRelevance, dict[str, Any]]:
-    """Fit on one source and test on another, both ways; then fit on all validation sets."""
+    """Fit on one source and test on another, in both directions; then fit on all validation sets."""
     names = sets.get("names-val")
 
     def with_names(source: str, part: int) -> Images:

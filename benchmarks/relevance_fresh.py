@@ -3,7 +3,7 @@
     python -m benchmarks.relevance_fresh
 
 Besides the sets of `benchmarks.relevance`, SIGHTLINE_DATA needs the shards coco-test (images of Karpathy's COCO test
-split with their five captions) and imagenet-sample (one image for each of the 1,000 names of ImageNet, as label). The
+split with their five captions) and imagenet-sample (one image for each of ImageNet's 1,000 names, its label). The
 embedding model was trained on neither. Nouns are those of nouns.toml, and then those of relevance_other_nouns.toml,
 which no earlier test asked for. Names that are labels in names-val are not used as queries, nor those that captions
 often mention: images with another label may show them too.

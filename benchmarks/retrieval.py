@@ -6,7 +6,7 @@ Vectors are drawn around the embeddings of photos. Queries are captions, because
 different regions, and an index that works for image queries may fail for texts. Recall is relative to an exact search
 in float32. Every index is searched in its own process, one query at a time, with one core and with two. Search effort
 is tuned on every other query, and the index is measured on the rest. Indexes are built in a temporary folder, where
-10,000,000 vectors take 11 GB; --work names another place for it.
+10,000,000 vectors take 11 GB; --work names another folder.
 """
 
 import argparse
@@ -58,13 +58,13 @@ def rows(case: Case, cores: int) -> list[dict[str, Any]]:
 
 
 def in_its_process(case: Case, kind: Kind, cores: int, step: str) -> Any:
-    """Run a step in a process with this many cores; step: `build`, or the recall to search with."""
+    """Run a step in a process with this many cores; step: `build`, or the target recall of a search."""
     words = [json.dumps(asdict(case)), kind.name, str(cores), step]
     return in_a_process("benchmarks.retrieval", "--step", *words, cores=cores)
 
 
 def run_step(case: str, name: str, cores: str, step: str) -> Any:
-    """Return the step that `in_its_process` asks for."""
+    """Run the step that `in_its_process` asked for; returns its result."""
     opened, kind = Case(**json.loads(case)), next(kind for kind in KINDS if kind.name == name)
     return build(opened, kind) if step == "build" else search(opened, kind, int(cores), float(step))
 

@@ -66,7 +66,7 @@ def captions(records: list[Record]) -> list[str]:
 
 
 def write_photos(records: list[Record], folder: Path, size: tuple[int, int] | None = None) -> None:
-    """Write photos as JPEG files; size: width and height, with the noise of a camera, or None to keep theirs."""
+    """Write photos as JPEG files; size: resize to this width and height, and add camera noise."""
     width, height = size or (0, 0)
     noise = np.random.default_rng(0).normal(0, 6, (height, width, 1)).astype(np.float32)
     for number, record in enumerate(records):
@@ -125,7 +125,7 @@ def encode(bundle: Bundle, records: list[Record]) -> Encoded:
 
 
 def around(photos: Encoded, count: int, rng: np.random.Generator, bare: bool) -> Encoded:
-    """Make items between two photos each, with noise and, unless `bare`, the first photo's fragments and states."""
+    """Make items, each between two photos, with noise and, unless `bare`, the first photo's fragments and states."""
     first, second = rng.integers(0, len(photos), (2, count))
     share = rng.uniform(0.5, 1.0, (count, 1)).astype(np.float32)
     vectors = share * photos.embedding[first] + (1 - share) * photos.embedding[second]
@@ -152,7 +152,7 @@ def fill(store: LocalStore, photos: Encoded, count: int, bare: bool = False) -> 
 
 
 def make_collection(at: Path, bundle: Bundle, photos: Encoded, count: int, bare: bool = False) -> float:
-    """Make a collection of `count` items with vectors near those of photos, without files; returns the seconds."""
+    """Make a collection of `count` items with vectors near those of photos, but no files; returns the seconds."""
     from sightline.collection.catalog.database import Catalog
     from sightline.collection.catalog.files import Facts, PendingFile, Stamp
     from sightline.collection.manifest import FORMAT, Manifest, write_manifest

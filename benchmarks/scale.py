@@ -1,4 +1,4 @@
-"""Measure what docs/scale.md needs beyond other benchmarks: one core's time per query, and the size of an item.
+"""Measure what other benchmarks do not, for docs/scale.md: the time per query on one core, and the size of an item.
 
     python -m benchmarks.scale
 
@@ -27,7 +27,7 @@ K = 20
 
 
 def service_times(photos: Encoded, queries: Any, items: int) -> dict[str, Any]:
-    """Measure the milliseconds that one core takes per query over this many items, after a warm-up."""
+    """Measure the CPU time of each query over this many items, in milliseconds, after a warm-up."""
     with tempfile.TemporaryDirectory(prefix="sightline-scale-") as folder:
         store = LocalStore.open(Path(folder), samples.shape_of(photos, bare=True), write=True)
         samples.fill(store, photos, items, bare=True)

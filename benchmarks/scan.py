@@ -2,7 +2,7 @@
 
     python -m benchmarks.scan --gpu                   writes benchmarks/results/scan-gpu.json
 
-Needs torch and Triton. Times include copies from and to CPU memory. Vectors are synthetic, scattered around a few
+Needs torch and Triton. Times include copies to and from CPU memory. Vectors are synthetic, scattered around a few
 thousand directions; queries are near the same directions. The first results of every batch must equal those of an
 exact comparison in float64.
 """
@@ -60,7 +60,7 @@ def times(run: Callable[[], object], calls: int, device: str) -> list[float]:
 
 
 def measured_bandwidth(device: str) -> float:
-    """Measure the bytes per second of a sum over far more data than fits in caches."""
+    """Measure memory bandwidth, in bytes per second, by a sum over far more data than fits in caches."""
     array = torch.ones((1 << 30) if device == "cuda" else (1 << 22), device=device)
     return array.nbytes / (min(times(lambda: array.sum(), 20, device)) / 1000)
 
@@ -111,7 +111,7 @@ def is_right(scan: Scan, vectors: Tensor, queries: Any, allowed: Any = None) -> 
 
 
 def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Return the ratios that have targets, at the size nearest to theirs."""
+    """Return the ratios that have targets, each at the measured size nearest to the target's."""
     checked = [row["is_right"] for row in rows]
     found = {"share of the searches that were right": sum(checked) / len(checked)}
     size = min({row["vectors"] for row in rows}, key=lambda size: abs(size - SIZE))

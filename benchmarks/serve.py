@@ -195,7 +195,7 @@ def gains(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
 
 
 def long_runs(at: Path, model: str, clients: int, seconds: float) -> Iterator[dict[str, Any]]:
-    """Run without reranking, with it, and with both at once; every run has its own server and queries."""
+    """Run without reranking, with it, and with both kinds of query; every run has its own server and queries."""
     runs = [{0: clients}, {RERANK: clients}, {0: clients - clients // 4, RERANK: clients // 4}]
     for number, groups in enumerate(runs, 1):
         with running(at, model, {}) as server:

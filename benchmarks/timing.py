@@ -31,7 +31,7 @@ def numbers(text: str) -> list[int]:
 
 
 def in_turns(ways: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Time each alternative in `rounds` rounds, in seconds; they take turns, so that noise affects all of them.
+    """Time each alternative, in seconds, `rounds` times; they take turns, so that noise affects all of them.
 
     An alternative may return the seconds to count; otherwise the whole call counts. Every other round runs in reverse
     order; a warm-up round is not counted.

@@ -5,8 +5,8 @@
 
 A step is what the trainer does with a batch: encode texts and images, compute the contrastive loss of all pairs,
 backpropagate, update. Chunks (`optimizer.chunk`) give the same gradients at the cost of a second forward pass over all
-chunks but the last, so about three quarters of the steps per second are expected. Inputs are random. Both take turns,
-each in its own process. Memory is what the steps add to the peak of the process or, on a GPU, of torch's allocations.
+chunks but the last, so about three quarters of the steps per second are expected. Inputs are random. Both take turns
+in separate processes. Memory is what the steps add to the peak of the process or, on a GPU, of torch's allocations.
 """
 
 import argparse
@@ -92,7 +92,7 @@ def _model(case: Case) -> Any:
 
 
 def in_processes(flags: list[str], rounds: int) -> dict[str, list[dict[str, float]]]:
-    """Run with and without chunks, each in its own process; flags: the options of this process."""
+    """Run with and without chunks, each in its own process; flags: the options to pass on."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in WAYS}
     for number in range(rounds):
         for name in WAYS if number % 2 else reversed(WAYS):
@@ -101,7 +101,7 @@ def in_processes(flags: list[str], rounds: int) -> dict[str, list[dict[str, floa
 
 
 def summary(case: Case, found: dict[str, list[dict[str, float]]]) -> tuple[list[Any], dict[str, float]]:
-    """Return the result rows, the cost of chunks in steps per second, and their gain in memory."""
+    """Return the result rows, and how much chunks change steps per second and memory."""
     rows = []
     for name in WAYS:
         row: dict[str, Any] = {"model": case.name, "batch": case.batch, "encoded": name}

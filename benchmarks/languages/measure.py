@@ -2,8 +2,8 @@
 
     python -m benchmarks.languages.measure DATA DEBIAN
 
-Nothing that is measured was in the texts that the table was built from: queries.tsv, captions of Flickr8k's test split,
-and a third of the stamps; see bundles/language_sources.py.
+None of the texts used here were used to build the recognition table. They are queries.tsv, captions of Flickr8k's test
+split, and a third of the stamps; see bundles/language_sources.py.
 """
 
 import argparse

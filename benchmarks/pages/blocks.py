@@ -38,7 +38,7 @@ def attacks(rows: Sequence[Result]) -> str:
 
 
 def _load(result: Result) -> str:
-    """Describe long runs of a server under load, and the gain from encoding waiting queries together."""
+    """Report on long runs of a server under load, and the gain from encoding waiting queries together."""
     rows, runs = [], result["runs"]
     most = max(run["rerank"] for run in runs)
     for run in runs:
@@ -52,7 +52,7 @@ def _load(result: Result) -> str:
 
 
 def _recognition(result: Result) -> str:
-    """Describe how often the language of a query is recognised, by language and kind of query."""
+    """Report how often the language of a query is recognised, by language and kind of query."""
     right = result["right"]
     rows = [
         [NAMES[lang], *(f"{right[kind]['by_language'].get(lang, MISSING)}" for kind in right)]
@@ -71,7 +71,7 @@ def _recognition(result: Result) -> str:
 
 
 def _by_language(result: Result) -> str:
-    """Describe the recalls of captions, stamps and nouns by language."""
+    """Report the recall for captions, stamps and nouns in each language."""
     langs = [row["lang"] for part in PARTS_BY_LANGUAGE for row in result[part]]
     found = {part: {row["lang"]: row for row in result[part]} for part in PARTS_BY_LANGUAGE}
     english = next(row for row in result["stamps"] if row["lang"] == "en")["R@5"]
@@ -92,7 +92,7 @@ def _by_language(result: Result) -> str:
 
 
 def _quick(result: Result) -> str:
-    """Describe how much faster `index --quick` is, and how much less accurate."""
+    """Report how much faster `index --quick` is, and how much less accurate."""
     rows = {name: read_result(RESULTS / name / "flickr8k-test.json")["rows"][0] for name in ("fast", "default")}
     return fill(TEMPLATES / "pictures.md", {"ratios": result["ratios"], **rows})
 

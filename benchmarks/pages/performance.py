@@ -60,7 +60,7 @@ def _targets(results: Results) -> Rows:
 
 
 def _photos(rows: Rows) -> Rows:
-    """Return the photos per second of each way of indexing, by photo size."""
+    """Return the photos per second for each way of indexing, by photo size."""
     sized = [row for row in rows if "megapixels" in row]
     by_size: dict[float, dict[str, Any]] = {row["megapixels"]: {"size": row["megapixels"]} for row in sized}
     for row in sized:

@@ -99,7 +99,7 @@ def _stacked(axes: Any, rows: Sequence[Result]) -> None:
 
 
 def _retrieval(result: Result) -> Any:
-    """Draw every index at Sightline's recall, with all cores, for the most vectors measured with an alternative."""
+    """Draw every index at Sightline's recall, with all cores, at the largest size with an alternative."""
     asked = [row for row in result["rows"] if "cores" in row]
     peers = [row["items"] for row in asked if not row["way"].startswith("Sightline")]
     items = max(peers or [row["items"] for row in asked])

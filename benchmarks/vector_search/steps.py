@@ -58,7 +58,7 @@ class Case:
 
 
 def build(case: Case, kind: Kind) -> dict[str, float]:
-    """Build an index; returns its size on disk, and the seconds taken, excluding those to make or read vectors."""
+    """Build an index; returns its size on disk, and the seconds taken, without the time to make or read vectors."""
     folder = case.at / kind.folder
     folder.mkdir(parents=True)
     ours = kind.folder == OURS.folder
@@ -82,7 +82,7 @@ def timed(parts: Iterator[Vectors], waited: list[float]) -> Iterator[Vectors]:
 def search(case: Case, kind: Kind, cores: int, ours: float) -> dict[str, Any]:
     """Measure recall and time of an index at each target recall: tuned on every other query, measured on the rest.
 
-    ours: Sightline's recall, if it is another index.
+    ours: Sightline's recall, which other indexes are tuned to reach.
     """
     with closing(kind.open(case.at / kind.folder, cores)) as index:
         queries, right = case.asked(), case.right()

@@ -86,7 +86,7 @@ def _texts(folder: Path) -> Iterator[tuple[str, int]]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Read the encoder, count, and write the smaller one."""
+    """Read the encoder, count the pieces in the texts, and write the smaller encoder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("encoder", type=Path, help="folder with config.json, model.safetensors and tokenizer.json")
     parser.add_argument("--text", type=Path, required=True)

@@ -1,4 +1,4 @@
-"""Common parts of training students of a bundle: its graphs in torch, images in memory, and distillation losses."""
+"""Shared code for training students of a bundle: its graphs in torch, images in memory, and distillation losses."""
 
 import argparse
 import json

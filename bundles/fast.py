@@ -7,7 +7,7 @@ the training images, and learns from the teacher's outputs for the same views:
 
 - `embedding`: the direction of the teacher's embedding,
 - `texts`: the teacher's similarities to captions, as a distribution over thousands of them,
-- `images`: the teacher's similarities among the images of a batch (as paper 3 shrinks a model),
+- `images`: the teacher's similarities among the images of a batch (as for shrinking in paper 3),
 - `contrast`: an image's captions against those of the rest of the batch, encoded by the teacher's text graph,
 - `fragments`, `states`: the teacher's vectors for the parts of an image.
 
@@ -112,7 +112,7 @@ class TeachingData:
 
     @torch.no_grad()
     def look(self, rows: Tensor) -> None:
-        """Replace the views of these images by new ones."""
+        """Replace the views of these images with new ones."""
         draws = torch.rand(len(rows), 5, device=self.device)
         boxes, mirrored = crop_boxes(draws[:, 1:], self.crop, _ASPECT), draws[:, 0] < 0.5
         self.views.boxes[rows], self.views.mirrored[rows] = boxes, mirrored

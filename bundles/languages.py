@@ -190,7 +190,7 @@ class TeachingData:
         return torch.from_numpy(ids).to(self.device), torch.from_numpy(length).to(self.device)
 
     def batch(self, count: int, random: np.random.Generator) -> Tensor:
-        """Return the rows of lines, of all kinds and languages."""
+        """Draw the rows of a batch of lines, from all kinds and languages."""
         shares = np.array([share for share, _ in self.lines.groups])
         drawn = random.multinomial(count, shares / shares.sum())
         chosen = [
@@ -237,7 +237,7 @@ def losses(
 def pair_losses(
     teaching: TeachingData, out: StudentOutput, mask: Tensor, rows: Tensor, shown: Tensor, pairs: int
 ) -> dict[str, Tensor]:
-    """Return losses on matcher and late-interaction scores, for some texts with two near images and a random one."""
+    """Return losses on matcher and late-interaction scores, for some texts, each with two near and one random image."""
     some = torch.randperm(len(rows), device=rows.device)[:pairs]
     some = some[~teaching.lines.loose[rows[some]]]
     english, photo = teaching.lines.english[rows[some]], teaching.lines.image[rows[some]]
@@ -274,7 +274,7 @@ def late(words: Tensor, mask: Tensor, parts: Tensor) -> Tensor:
 
 @torch.no_grad()
 def encoded(student: TextStudent, teaching: TeachingData, texts: Sequence[str], batch: int = 1024) -> Tensor:
-    """Return the embeddings of texts by the student."""
+    """Return the student's embeddings of texts."""
     ids, length = teaching.tokens(texts)
     places, found = torch.arange(ids.shape[1], device=ids.device), []
     for start in range(0, len(texts), batch):

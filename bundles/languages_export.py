@@ -263,7 +263,7 @@ def cold(rounds: int = 9) -> Iterator[dict[str, Any]]:
 
 
 def captions(model: Model, data: Path, languages: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Measure recalls of Flickr8k test by language, by embeddings, and of the English captions of the same images."""
+    """Measure the recall of embeddings on Flickr8k test in each language, and in English on the same images."""
     records = read_all([str(data / "flickr8k-test.tar")])
     shared = SharedImages(model, [record.image for record in records], Needs(), 20)
     for lang in FLICKR8K:
@@ -274,7 +274,7 @@ def captions(model: Model, data: Path, languages: Sequence[str]) -> Iterator[dic
 
 
 def stamps(model: Model, text: Path, languages: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Measure R@5 of the held-out Tux Paint stamps by their sentence in each language, by embeddings."""
+    """Measure how often a held-out Tux Paint stamp is among the five nearest to its sentence, in each language."""
     held = _held(text / "held-stamps.jsonl.gz")
     pictures = [ImageFile(text / str(one["picture"])) for one in held]
     images, _ = encode_images(model, pictures, Needs(), 20, None, None)

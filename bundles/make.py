@@ -42,7 +42,7 @@ RESULTS = Path("benchmarks/results/default")
 class ModelRecipe:
     """How to build a bundle: recipes in order, held-out data to calibrate it, tests, and licence terms.
 
-    licences: of the model and of initial weights, by the name of their folder. terms: of every source of the recipes.
+    licences: those of the model and of initial weights, by folder name. terms: those of every data source, by name.
     four_bits: a pattern; with int8, modules whose path it matches get four bits per weight.
     """
 
@@ -58,7 +58,7 @@ class ModelRecipe:
 
 
 class OutOfTimeError(Exception):
-    """The time is up before all stages are finished."""
+    """The time ran out before all stages were finished."""
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class ModelBuild:
         self.asked = settings.parse(ModelRecipe, data, str(self.file), RecipeError)
 
     def make(self) -> None:
-        """Run every unfinished stage; raises `OutOfTimeError` if the time does not suffice for all."""
+        """Run every unfinished stage; raises `OutOfTimeError` if the time runs out."""
         recipes = {path: read_recipe(path) for path in (self.file.parent / name for name in self.asked.recipes)}
         runs = {path: RunFolder(Path(self.asked.runs) / recipe.name) for path, recipe in recipes.items()}
         for path, recipe in recipes.items():
@@ -107,7 +107,7 @@ class ModelBuild:
         except KeyboardInterrupt:
             if not self.expired():
                 raise
-            raise OutOfTimeError(f"{path.name} stopped, saved") from None
+            raise OutOfTimeError(f"{path.name} was stopped, and its state saved") from None
 
     def _terms(self, described: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Return the terms of everything that the runs used; missing terms are an error."""
@@ -216,14 +216,14 @@ def main() -> None:
     parser.add_argument("recipe", type=Path)
     parser.add_argument("--out", type=Path, default=Path("bundles/default"))
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop cleanly after so long")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop cleanly after this time")
     arguments = parser.parse_args()
     end = time.monotonic() + 60 * arguments.minutes
     build = ModelBuild(arguments.recipe, arguments.out, arguments.results, lambda: time.monotonic() > end)
     try:
         build.make()
     except OutOfTimeError as error:
-        raise SystemExit(f"{error}: out of time. Run the same command again to continue.") from None
+        raise SystemExit(f"Out of time: {error}. Run the same command again to continue.") from None
 
 
 if __name__ == "__main__":

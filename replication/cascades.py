@@ -111,7 +111,7 @@ class Cascades:
 def _states(matcher: TorchModel, side: Encodings) -> tuple[Tensor, Tensor]:
     """Padded states in float16 and their mask, on the matcher's device."""
     if side.states is None:
-        raise ValueError(f"{matcher.name} cannot match")
+        raise ValueError(f"{matcher.name} has no matcher")
     device = next(matcher.retriever.parameters()).device
     padded, mask = side.states.padded(np.arange(len(side)))
     return torch.from_numpy(padded.astype(np.float16)).to(device), torch.from_numpy(mask).to(device)

@@ -70,7 +70,7 @@ def _judged(claim: Mapping[str, Any], paper: Mapping[str, Any], systems: Systems
     verdict = NOT_HELD if NOT_HELD in found else UNDECIDED if UNDECIDED in found else HELD
     premise, reason = known.get(claim.get("premise", "")), claim.get("not_testable", "")
     if premise is not None and premise.verdict != HELD:
-        reason = f'the claim "{premise.claim["text"]}" is {premise.verdict} here'
+        reason = f'the verdict on "{premise.claim["text"]}" is *{premise.verdict}*'
     if reason:
         verdict = NOT_TESTABLE
     return Verdict(claim, verdict, reason, worst, claim.get("reported", reported))

@@ -1,4 +1,4 @@
-"""Recalls of special queries: those similar to many wrong answers, and those similar to few (paper 2, Table 4).
+"""Recall on special queries: those similar to many wrong answers, and those similar to few (paper 2, Table 4).
 
 The average similarity of a query is the mean over all wrong items of the other modality. Queries with
 the highest average are the hardest, because many wrong answers are close. Those with the lowest are the most

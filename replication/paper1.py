@@ -1,6 +1,6 @@
 """Paper 1 (retrieve fast, rerank smart) at our scale: train its models and measure them, one JSON file per run.
 
-    python -m replication.paper1 --part rates --seeds 0        learning rates, by val
+    python -m replication.paper1 --part rates --seeds 0        learning rates, chosen on val
     python -m replication.paper1 --part check --seeds 0,1,2    BE and CE: is CE above BE in R@1? If not, stop and look
     python -m replication.paper1 --part tables --seeds 0,1,2   Tables 1, 5, 8 and 9
     python -m replication.paper1 --part table6                 trained on COCO; also figure3, figure4

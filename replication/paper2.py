@@ -131,7 +131,7 @@ class Bench:
         return ranked(self.questions, ranks, f"hrem-{name}-{seed}", self.data)
 
     def special(self, name: str, seed: int) -> dict[str, Any] | None:
-        """Return the recalls of special queries, which the base model selects, of a run and of it; None without it."""
+        """Return the recalls of a run and of the base model on the base model's special queries; None without it."""
         if not self.exists("base", seed):
             return None
         base = self.encoded("base", seed).arrays

@@ -1,6 +1,6 @@
 """Paper 3 (inflate and shrink) at our scale: train its models and measure them, one JSON file per run.
 
-    python -m replication.paper3 --part temperatures --variant kl --split val     choose temperatures, by val
+    python -m replication.paper3 --part temperatures --variant kl --split val     choose temperatures on val
     python -m replication.paper3 --part table1 --seeds 0,1,2                      I16, I32, I64
     python -m replication.paper3 --part table2 --seeds 0,1,2 --variant paper      then kl, contrastive and printed
     python -m replication.paper3 --part table6 --seeds 0,1,2 --variant kl         fewer fragments; Figure 3
@@ -122,7 +122,7 @@ def temperatures(run: Run, variant: str) -> tuple[float, float]:
 
 
 def of_a_sum(fragments: int) -> float:
-    """Return the temperature for a sum of cosines: 0.05 each, for up to ten, as captions have about ten words."""
+    """Return the temperature for a sum of cosines: 0.05 for each, up to ten, because captions have about ten words."""
     return 0.05 * min(fragments, 10)
 
 

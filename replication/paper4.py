@@ -69,7 +69,7 @@ class Bench:
         return self.work / f"{name}-{self.start}-{seed}"
 
     def trained(self, name: str, seed: int) -> list[dict[str, Any]]:
-        """Pre-train and train a run, unless that has already been done; returns the cost of each."""
+        """Pre-train and fine-tune a run, unless that has already been done; returns the cost of each."""
         if name == "languages":
             return [self._train("languages", [], self.folder(name, seed), seed)]
         changes = RUNS[name]

@@ -18,8 +18,8 @@ def relevance_values(
 ) -> dict[str, Any]:
     """Return the values for the page's template.
 
-    fresh: tests on other images and words. before, previous: the same with the previous fit, judged by the previous and
-    by the present rules.
+    fresh: tests on other images and words. before, previous: the same tests of the previous fit, judged by the previous
+    and by the current rules.
     """
     lists = {key: result["collection"][key] for key in ("not_found", "found")}
     return {

@@ -48,7 +48,7 @@ def train_once(recipe: str, changes: Sequence[str], out: Path) -> dict[str, Any]
         shutil.rmtree(out / "last")
     found: dict[str, Any] = json.loads(note.read_text())
     if found["changes"] != list(changes):
-        raise SystemExit(f"{out}: was trained with {found['changes']}, but now {list(changes)} is requested")
+        raise SystemExit(f"{out} was trained with {found['changes']}, but now {list(changes)} is requested")
     return found
 
 

@@ -3,9 +3,9 @@
     pip install fugashi unidic-lite
     python -m bundles.text --bundle bundles/default --from DIR --out TEXT
 
-DIR keeps what is fetched: Debian's packages (with apt-get and dpkg-deb), GitHub's archives, Tatoeba's files. Files that
-you put there beforehand are not fetched: DIR/debian/usr/share/…, DIR/github/NAME/…, DIR/tatoeba/LANGUAGE.txt, with the
-names of `bundles/text/sources.py`. Needs SIGHTLINE_DATA; Apertium (apertium-spa-ita, apertium-es-pt) for Italian and
+Downloads are kept in DIR: Debian packages (with apt-get and dpkg-deb), GitHub archives, and Tatoeba's files. Files that
+are already there are not downloaded: DIR/debian/usr/share/…, DIR/github/NAME/…, DIR/tatoeba/LANGUAGE.txt, with the
+names in `bundles/text/sources.py`. Needs SIGHTLINE_DATA, Apertium (apertium-spa-ita, apertium-es-pt) for Italian and
 Portuguese captions, and rsvg-convert for the images of stamps.
 """
 
@@ -29,7 +29,7 @@ from sightline.bundle.words import Words
 
 
 def dictionaries(folder: Path, wordnet: WordNet, useful: Callable[[str], bool]) -> Iterator[Line]:
-    """Yield the words of all dictionaries whose English is useful."""
+    """Yield the words of all dictionaries whose English translation is useful."""
     debian, github = folder / "debian", folder / "github"
     sources = (freedict(debian, wordnet), edict(debian, wordnet), omw(github, wordnet), cldr(debian))
     for line in itertools.chain(*sources):
@@ -56,7 +56,7 @@ def captions(github: Path, photos: Photos) -> Iterator[Line]:
 
 
 def with_photos(lines: Iterable[Line], data: Path) -> Iterator[Line]:
-    """Yield the lines; words that are labels of images get one of these images."""
+    """Yield the lines; a word that is the label of images gets one of them."""
     images = defaultdict(list)
     for key, facts in records(data, "names-train.tar"):
         images[form(facts["label"])].append(image_name(key))

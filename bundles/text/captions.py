@@ -87,7 +87,7 @@ def own_captions(github: Path, photos: Photos) -> Iterator[Line]:
 
 
 def flickr8k(photos: Photos, translations: Sequence[Line]) -> Iterator[Line]:
-    """Yield the captions of Flickr8k's training photos; some are those of Multi30k, whose English is known."""
+    """Yield the captions of Flickr8k's training photos; some come from Multi30k, with their English original."""
     exact = {(line.lang, line.text): line.en for line in translations}
     choose = random.Random(0).choice
     for key, captions in photos.flickr8k.items():

@@ -43,7 +43,7 @@ def english_forms(text: str) -> frozenset[str]:
 
 
 class HeldOut:
-    """The held-out English texts, texts by language, and photos, none of which may be in a line."""
+    """The held-out English texts, texts by language, and photos, none of which may occur in a line."""
 
     def __init__(self, images: Collection[str] = ()) -> None:
         self.english, self.images = set[str](), set(images)
@@ -109,7 +109,7 @@ def is_held_noun(english: str) -> bool:
 def hold_nouns(lines: Iterable[Line], labels: Collection[str], out: Path, held: HeldOut) -> None:
     """Hold out a tenth of the nouns that are labels of images, with their dictionary translations.
 
-    Translations in more entries come first: the first one in a single dictionary may have another meaning.
+    Translations found in more entries come first, because the first one in a dictionary may have another meaning.
     """
     votes: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     for line in lines:

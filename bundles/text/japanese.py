@@ -44,14 +44,14 @@ def spelt(text: str) -> str | None:
 
 
 def respelt(line: Line) -> Iterator[Line]:
-    """Yield a line, and the same without kanji."""
+    """Yield a line, and the same line without kanji."""
     yield line
     if line.lang == "ja" and _HAN.search(line.text) and (text := spelt(line.text)):
         yield line._replace(text=text)
 
 
 def edict(debian: Path, wordnet: WordNet) -> Iterator[Line]:
-    """Yield words of EDICT, common ones first, with readings of things, and animals, plants and food in both kana."""
+    """Yield words of EDICT, common ones first: things also as readings, and animals, plants and food in both kana."""
     rows = (debian / "usr/share/edict/edict").read_text(encoding="euc-jp", errors="ignore").splitlines()
     for row in sorted(rows, key=lambda row: "/(P)/" not in row):
         entry = _ENTRY.match(row)

@@ -57,7 +57,7 @@ def tidy(text: str) -> str:
 
 
 def rows(path: Path) -> list[str]:
-    """Return the lines of a text file, which may be compressed; none if there is no such file."""
+    """Return the lines of a text file, which may be compressed; no lines if it does not exist."""
     if not path.exists():
         return []
     content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
@@ -82,7 +82,7 @@ def stamps(debian: Path) -> Iterator[tuple[Path, str, list[tuple[str, str]]]]:
 
 
 def freedict(debian: Path) -> Iterator[tuple[str, str, Path]]:
-    """Yield Yield FreeDict's dictionaries: the languages from and to which each translates, and its index."""
+    """Yield FreeDict's dictionaries, each as its source language, its target language and its index."""
     for path in sorted((debian / "usr/share/dictd").glob("freedict-*.index")):
         source, target = path.stem.split("-")[1:]
         yield source, target, path

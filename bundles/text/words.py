@@ -54,12 +54,12 @@ class WordNet:
         return meaning in [one for one in self._senses[english.lower()] if one[-1] == meaning[-1]][:2]
 
     def files(self, english: str) -> list[int]:
-        """Return the files of a noun's first two meanings, or of the last word of a compound that WordNet lacks."""
+        """Return the WordNet files of a noun's first two meanings; an unknown compound counts as its last word."""
         word = english.lower() if english.lower() in self._senses else english.lower().split()[-1]
         return [self._files[one] for one in self._senses.get(word, ()) if one.endswith("n")][:2]
 
     def is_thing(self, english: str) -> bool:
-        """Return whether a word names what a photo can show."""
+        """Return whether a word names something that a photo can show."""
         found = self.files(english)
         return bool(found) and (found[0] in _THINGS or found[-1] in _THINGS - {4})
 
@@ -69,7 +69,7 @@ class WordNet:
 
 
 def omw(github: Path, wordnet: WordNet) -> Iterator[Line]:
-    """Yield Yield Open Multilingual Wordnet: the words of a meaning with the English words that mainly mean it."""
+    """Yield the words of Open Multilingual Wordnet, with the English words that have the same main meaning."""
     for path in sorted((github / "omw/wns").rglob("wn-*.tab")):
         found = re.fullmatch(r"wn-(data|wikt|cldr|nodia)-(\w+)\.tab", path.name)
         lang = THREE_LETTERS.get(found[2]) if found else None

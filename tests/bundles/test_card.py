@@ -14,7 +14,7 @@ def test_the_model_card_is_up_to_date() -> None:
 
 def test_a_card_says_what_is_not_known(tiny_bundle: Path) -> None:
     text = card(tiny_bundle, "# A small model\n\nIt is for tests.\n")
-    for said in ("It is for tests.", "Not measured yet", "no relevance", "did not say", "| languages | en |"):
+    for said in ("It is for tests.", "Not measured yet", "not calibrated", "Not recorded", "| languages | en |"):
         assert said in text
 
 

@@ -1,4 +1,4 @@
-"""Take the screenshots of README.md: the page of `sightline serve` over the demo's images.
+"""Take the screenshots in README.md: the page of `sightline serve`, with the demo's images.
 
 python docs/images/screenshots.py
 """
@@ -23,7 +23,7 @@ MOST_BYTES = 250_000
 
 @contextmanager
 def served(at: Path) -> Iterator[str]:
-    """Serve a collection with the command; gives its address."""
+    """Serve a collection with the command; yields its address."""
     command = [sys.executable, "-m", "sightline", "serve", "--at", str(at), "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -38,7 +38,7 @@ def served(at: Path) -> Iterator[str]:
 
 
 def window(browser: Browser, address: str, scheme: str) -> Page:
-    """The page, when all results and thumbnails are loaded."""
+    """Open the page; returns it once all results and thumbnails are loaded."""
     options = {"viewport": SIZE, "device_scale_factor": 1.25, "color_scheme": scheme, "reduced_motion": "reduce"}
     page = browser.new_context(**options).new_page()  # type: ignore[arg-type]
     page.goto(address)

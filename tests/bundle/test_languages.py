@@ -112,10 +112,27 @@ def test_a_damaged_file_of_an_add_on_is_refused(german: Path, name: str) -> None
         Bundle.open(german).for_language("de")
 
 
-def test_a_spec_of_other_files_is_refused(german: Path) -> None:
+@pytest.mark.parametrize(
+    ("table", "key", "value", "says"),
+    [
+        (None, "files", {"../text.onnx": "0" * 64}, r"must list the files .*, but lists \.\./text\.onnx"),
+        (
+            "text",
+            "tokenizer",
+            "../tokenizer.json",
+            r"must be tokenizer\.json, not '\.\./tokenizer\.json'",
+        ),
+        ("text", "languages", [], "lists no languages"),
+    ],
+)
+def test_a_spec_of_other_files_or_no_language_is_refused(
+    german: Path, table: str | None, key: str, value: object, says: str
+) -> None:
     path = german / "languages" / LANGUAGES_FILE
-    path.write_text(json.dumps({**json.loads(path.read_text()), "files": {"../text.onnx": "0" * 64}}))
-    with pytest.raises(BundleError, match=r"lists \.\./text\.onnx"):
+    spec = json.loads(path.read_text())
+    (spec[table] if table else spec)[key] = value
+    path.write_text(json.dumps(spec))
+    with pytest.raises(BundleError, match=says):
         Bundle.open(german).for_language("de")
 
 
@@ -133,9 +150,18 @@ def tiny_files(own: Path) -> list[Path]:
     return [own / name for name in ("image.onnx", "match.onnx", "sightline.json", "text.onnx", "tokenizer.json")]
 
 
-def test_the_own_language_is_not_added(own: Path, german_text: Path) -> None:
-    with pytest.raises(BundleError, match="tiny already reads en"):
-        add_languages(own, german_text / "text.onnx", german_text / "tokenizer.json", ["en"], max_length=9)
+@pytest.mark.parametrize(
+    ("languages", "says"),
+    [
+        (["de", "en"], "tiny already reads en\n"),
+        (["de", "nl", "de"], "languages listed more than once: de\n"),
+        ([], "no languages to add\n"),
+    ],
+)
+def test_only_new_languages_are_added_each_once(own: Path, german_text: Path, languages: list[str], says: str) -> None:
+    with pytest.raises(BundleError, match=says):
+        add_languages(own, german_text / "text.onnx", german_text / "tokenizer.json", languages, max_length=9)
+    assert sorted(own.iterdir()) == tiny_files(own)
 
 
 def test_a_new_add_on_replaces_the_old_one(german: Path, german_text: Path) -> None:

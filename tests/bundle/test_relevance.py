@@ -135,3 +135,16 @@ def test_a_relevance_that_cannot_be_computed_is_refused(copy: Path, relevance: d
     rewrite(copy, relevance=relevance)
     with pytest.raises(BundleError):
         Bundle.open(copy)
+
+
+@pytest.mark.parametrize(
+    ("weights", "line", "says"),
+    [
+        ({"phase_of_the_moon": 2.0}, 0.5, "unknown features phase_of_the_moon"),
+        ({"cosine": 1.0}, 1.5, "`line` must be from 0 to 1, not 1.5"),
+        ({"bias": 1.0, "cosine": float("inf")}, 0.5, "weights must be finite, but cosine is not"),
+    ],
+)
+def test_an_invalid_relevance_is_refused_with_its_reason(weights: dict[str, float], line: float, says: str) -> None:
+    with pytest.raises(BundleError, match=says):
+        PairRelevance(weights, line)

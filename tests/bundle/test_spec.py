@@ -130,13 +130,15 @@ def test_only_the_graphs_that_are_needed_are_loaded(bundle: Bundle) -> None:
     assert bundle._engines.keys() == {"text"}
 
 
-@pytest.mark.parametrize("image", [{}, {"preprocess": ..., "regions": {"feature_dim": 4}}])
-def test_an_image_graph_that_reads_neither_pixels_nor_regions_or_both_is_refused(copy: Path, image: dict) -> None:
+@pytest.mark.parametrize(
+    ("image", "says"), [({}, "but neither is"), ({"preprocess": ..., "regions": {"feature_dim": 4}}, "but both are")]
+)
+def test_an_image_graph_reads_either_pixels_or_regions(copy: Path, image: dict, says: str) -> None:
     def change(spec: dict) -> None:
         spec["image"] = {key: spec["image"][key] if value is ... else value for key, value in image.items()}
 
     rewrite(copy, change)
-    with pytest.raises(BundleError, match="either pixels"):
+    with pytest.raises(BundleError, match=f"either `preprocess` or `regions` must be set, {says}"):
         Bundle.open(copy)
 
 

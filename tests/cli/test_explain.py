@@ -114,4 +114,4 @@ def test_a_collection_is_ranked_by_late_interaction_alone(photos: Path) -> None:
 def test_how_many_is_a_whole_number_or_all(photos: Path, late: str) -> None:
     done = run("search", "dog", "--at", photos, "--late", late)
     assert isinstance(done.exception, QueryError)
-    assert str(done.exception) == f"--late must be a whole number or all, not {late!r}"
+    assert str(done.exception) == f"--late must be a whole number or 'all', not {late!r}"

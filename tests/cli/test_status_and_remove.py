@@ -83,9 +83,15 @@ def test_a_second_root_is_removed_altogether(folder: Path, tiny_bundle: Path, tm
 
 
 def test_wrong_names_are_told(folder: Path, tiny_bundle: Path) -> None:
-    for arguments in (["nowhere", "--yes"], [], ["pets", "--everything"]):
+    told = {
+        "not in": ["nowhere", "--yes"],
+        "no PATHs to remove": [],
+        "PATHs cannot be combined with --everything": ["pets", "--everything"],
+    }
+    for says, arguments in told.items():
         done = CliRunner().invoke(app, ["remove", *arguments, "--at", str(folder), "--model", str(tiny_bundle)])
         assert isinstance(done.exception, SightlineError)
+        assert says in str(done.exception)
 
 
 def test_a_whole_collection_is_deleted_and_nothing_else(folder: Path, tiny_bundle: Path, tmp_path: Path) -> None:

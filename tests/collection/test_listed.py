@@ -135,7 +135,7 @@ def test_a_storage_is_read_through_fsspec(model: Instant, tmp_path: Path) -> Non
 
 
 def test_a_place_of_no_kind_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CollectionError, match=r"neither a folder, a shard \(\.tar\), a list of URLs") as caught:
+    with pytest.raises(CollectionError, match=r"not a folder, shard \(\.tar\), list of URLs") as caught:
         index(put(tmp_path / "photos.zip", b"PK"))
     assert caught.value.way_out == "To index an image, pass the folder it is in."
 

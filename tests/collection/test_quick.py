@@ -285,7 +285,7 @@ def test_a_model_without_a_fast_graph_cannot_be_quick(photos: Path, tiny_bundle:
 
 def test_texts_cannot_be_quick(tmp_path: Path, full: Model) -> None:
     (tmp_path / "notes.txt").write_text("a dog\n")
-    with pytest.raises(OptionError, match="is for images"):
+    with pytest.raises(OptionError, match="is only for images"):
         index(tmp_path / "notes.txt", model=full, quick=True)
 
 

@@ -61,6 +61,14 @@ def test_a_broken_line_is_listed_and_the_rest_indexed(tmp_path: Path, model: Ins
     assert index(path, model=model).broken == report.broken
 
 
+@pytest.mark.parametrize(
+    ("line", "says"), [('{"text": 3}', "the text is 3, not a string"), ('{"text": " "}', "the text is empty")]
+)
+def test_a_text_that_is_empty_or_no_string_is_told_apart(tmp_path: Path, model: Instant, line: str, says: str) -> None:
+    report = index(lines(tmp_path / "c.jsonl", '"a dog"', line), model=model)
+    assert [problem.reason for problem in report.broken] == [says]
+
+
 def test_a_line_that_is_not_utf8_spoils_no_other(tmp_path: Path, model: Instant) -> None:
     path = tmp_path / "c.txt"
     path.write_bytes(b"a dog\ncaf\xe9\na cat\n")

@@ -312,7 +312,7 @@ def test_times_of_change_are_by_the_clock_on_the_wall(catalog: sqlite3.Connectio
     ],
 )
 def test_a_filter_with_too_many_tests_is_refused(expression: str) -> None:
-    with pytest.raises(QueryError, match=r"too many conditions[\s\S]*Use in"):
+    with pytest.raises(QueryError, match=r"too many conditions[\s\S]*Use `in"):
         compile_where(expression)
 
 

@@ -139,7 +139,7 @@ def test_what_is_not_wanted_counts_in_every_stage(tmp_path: Path) -> None:
         ("k", 0, "k must be at least 1, not 0"),
         ("rerank", -1, "rerank must be at least 0, not -1"),
         ("late", -2, "late must be at least 0, not -2"),
-        ("late", "some", "late must be a whole number or all, not 'some'"),
+        ("late", "some", "late must be a whole number or 'all', not 'some'"),
         ("late_fragments", 0, "late_fragments must be at least 1, not 0"),
         ("budget_ms", 0, "budget_ms must be more than 0, not 0"),
         ("budget_ms", float("nan"), "budget_ms must be more than 0, not nan"),

@@ -61,16 +61,16 @@ def evaluate(  # type: ignore[misc]  # `options` of the signatures above are tho
     top: int = 0,
     imports: Sequence[str] = (),
 ) -> Evaluation | Languages | NamesEvaluation:
-    """Measure how well a model finds the images of captions and the captions of images.
+    """Measure how well a model finds images by caption and captions by image.
 
     model: a model, or whatever `load` takes.
     data: captioned images: the paths of data sets, or records as `sightline.datasets.read_all` reads them.
     name: the name of the data set in the result; by default its paths.
-    split, images: which split to read, by default test if there is one; the folder of the images, if the data only
-        names them. on_problem: called with each broken record, which is then skipped; by default the first raises an
-        error.
+    split: the split to read; by default `test`, if there is one. images: the folder of the images, if the data contains
+        only their names.
+    on_problem: called with each broken record, which is then skipped; by default the first one raises an error.
     lang: the language of the captions, or a list of several; a list gives a `Languages`, with an evaluation for each.
-    protocol: which images form a gallery: karpathy, coco-1k, coco-5k or full.
+    protocol: which images form a gallery: `karpathy`, `coco-1k`, `coco-5k` or `full`.
     names: measure zero-shot labelling instead: how often an image's label ranks first among all labels; gives a
         `NamesEvaluation`.
     late, rerank: number of top results to rescore by late interaction, then by the matcher; by default 0.
@@ -84,7 +84,7 @@ def evaluate(  # type: ignore[misc]  # `options` of the signatures above are tho
         writes one text per line.
     shared: images that were encoded earlier, to reuse.
     partner: a second model; rank by the mean similarity of both. matcher: another model for reranking.
-    ranks: write the rank of every query to this file: a .csv, or TREC files for a .run.
+    ranks: write the rank of every query to this file: CSV if its name ends in `.csv`, TREC files if it ends in `.run`.
     top: how many results to keep for each query, for `evaluation.rank_files` and `evaluation.comparison`.
     imports: Python modules to import first, and encoders of your own, as `my_module:MyEncoder`.
 
@@ -126,7 +126,7 @@ def evaluate(  # type: ignore[misc]  # `options` of the signatures above are tho
         unused = {"partner": partner, "translate": translate, "late": late, "matcher": matcher}
         for option, value in {**unused, "distractors": distractors or None}.items():
             if value is not None:
-                raise OptionError(option, "cannot be combined with names")
+                raise OptionError(option, "cannot be combined with `names`")
         return evaluate_names(opened, records, **options)
     options |= {
         "protocol": protocol,
@@ -147,7 +147,7 @@ def evaluate(  # type: ignore[misc]  # `options` of the signatures above are tho
 
 
 def records_of(data: Captioned, **options: Any) -> Sequence[Record]:
-    """Read the data sets at these paths, with the options of `datasets.read_all`; records are returned as they are."""
+    """Read the data sets at these paths, with the options of `datasets.read_all`; if given records, return them."""
     from sightline.datasets import read_all
 
     paths = _paths(data)
@@ -155,7 +155,7 @@ def records_of(data: Captioned, **options: Any) -> Sequence[Record]:
 
 
 def _paths(data: Captioned) -> list[str] | None:
-    """Return the paths of data sets; None for records."""
+    """Return the paths of the data sets; None if the data are records."""
     listed = [data] if isinstance(data, str | Path) else data
     return [str(path) for path in listed] if any(isinstance(one, str | Path) for one in listed) else None
 

@@ -90,7 +90,7 @@ def index(
     store: `milvus://HOST:PORT/NAME` or `postgresql://USER@HOST:PORT/DATABASE/NAME` to keep the vectors of a new
         collection on a server.
     quick: encode new images with the model's fast image graph; they can be refined later.
-    refine: then re-encode the fast graph's images with the full graph, newest first.
+    refine: afterwards, use the full graph to re-encode the images that the fast one encoded, newest first.
 
     Unreadable files are listed in the report and do not stop the run. Ctrl-C raises `IndexingInterrupted` with the
     report so far; finished work is kept, and the next run continues.
@@ -208,7 +208,8 @@ def explain(
     with open(at, model=model) as collection:
         if collection.kind != "images":
             raise CollectionError(
-                f"{collection.at}: its items are texts, which have no parts", "Explain an image instead."
+                f"{collection.at}: contains texts, and only images can be explained",
+                "Pass an image, or the id of an item in a collection of images.",
             )
         source = source_of(collection.item(image).files[0])
         reader, _ = in_language(collection.model, lang, text)

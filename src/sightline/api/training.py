@@ -41,7 +41,7 @@ def train(
 
     recipe: the path of a TOML file, or its contents as a mapping; see recipes/.
     out: the run's folder; by default runs/NAME, with the recipe's name.
-    changes: changes to the recipe, as for `--set`, `["optimizer.lr=1e-4"]`, or as values, `{"optimizer.lr": 1e-4}`.
+    changes: changes to the recipe, written as for `--set` (`["optimizer.lr=1e-4"]`) or as `{"optimizer.lr": 1e-4}`.
     imports: Python modules to import first, and encoders of your own, as `my_module:MyEncoder`.
     plot: at the end, plot the training curves to curves.png in the run's folder.
     resume: continue from `out/last`; if that does not exist, start a new run.
@@ -107,11 +107,11 @@ def export(
 
     checkpoint: the folder of a checkpoint or of a published model such as CLIP, or `hf:NAME`.
     out: the bundle's folder. name: the name in results; by default that of the folder.
-    quantize: `int8` makes it smaller and faster. four_bits: with int8, modules whose path matches this pattern take
-        four bits per weight.
+    quantize: `int8` makes the bundle smaller and faster. four_bits: with `int8`, modules whose path matches this
+        pattern are stored with four bits per weight.
     dim: keep only the first `dim` dimensions of embeddings, for a model trained to allow this (loss = "matryoshka").
     calibrate: captioned images not used in training, as records or as paths of data sets, to choose the fusion and
-        calibrate relevance; with int8, they also provide the activation ranges of the image tower, which makes it
+        calibrate relevance; with `int8`, they also provide the activation ranges of the image tower, which makes it
         faster, and their captions determine how four-bit weights of the text tower are rounded.
     imports: as for `train`.
     push: upload the bundle to the Hugging Face hub as `hf:USER/NAME`. private: if the repository is new, make it

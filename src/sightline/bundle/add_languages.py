@@ -38,11 +38,11 @@ def add_languages(
     provenance: Mapping[str, Any] | None = None,
     results: Sequence[Mapping[str, Any]] = (),
 ) -> LanguagesSpec:
-    """Write the folder `languages` into a bundle's folder, replacing any that exists; the bundle is unchanged.
+    """Write the folder `languages` into a bundle's folder, replacing an existing one; other files are unchanged.
 
-    graph, tokenizer: the files of a text graph with the inputs and outputs of the bundle's own: from `ids` and `mask`
-        to `embedding` and, if the bundle has them, `fragments` and `states`. It must encode into the bundle's vector
-        space.
+    graph, tokenizer: the files of a text graph and of its tokenizer. Like the bundle's own graph, it takes `ids` and
+        `mask`, and returns `embedding` and, if the bundle has them, `fragments` and `states`. It must encode into the
+        bundle's vector space.
     languages: the codes of its languages, such as `de`.
     max_length, pad_id: the maximum number of tokens, and the token for padding.
     relevance: fitted for texts in these languages. words: the words of its training texts by language, most frequent
@@ -81,13 +81,12 @@ def add_languages(
 
 
 def _check_languages(languages: Sequence[str], own: BundleSpec) -> None:
-    known = sorted(set(languages) & set(own.text.languages))
-    if not languages or known or len(set(languages)) < len(languages):
-        raise BundleError(
-            f"languages cannot be {', '.join(languages) or 'empty'}: "
-            f"{own.name} already reads {', '.join(own.text.languages)}",
-            "Specify at least one other language, and each only once.",
-        )
+    if not languages:
+        raise BundleError("no languages to add", "Specify at least one, such as de.")
+    if repeated := sorted({lang for lang in languages if languages.count(lang) > 1}):
+        raise BundleError(f"languages listed more than once: {', '.join(repeated)}", "List each language once.")
+    if known := sorted(set(languages) & set(own.text.languages)):
+        raise BundleError(f"{own.name} already reads {', '.join(known)}", "Specify only languages to add.")
 
 
 def _check_outputs(draft: Path, own: BundleSpec, spec: LanguagesSpec) -> None:

@@ -45,7 +45,7 @@ class OnnxRuntime:
         try:
             self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:  # ONNX Runtime's exceptions have no public base class
-            raise BundleError(f"{path}: ONNX Runtime cannot load it: {error}") from error
+            raise BundleError(f"ONNX Runtime cannot load {path}: {error}") from error
         self.outputs = tuple(output.name for output in self._session.get_outputs())
         self._singles = {given.name for given in self._session.get_inputs() if given.type == "tensor(float)"}
 
@@ -75,7 +75,7 @@ def load_engine(path: Path, device: Device, threads: int) -> Engine:
 def gpu_pair_matcher(
     engine: Engine, texts: Ragged, images: Ragged
 ) -> Callable[[Int64Array, Int64Array], Float32Array] | None:
-    """Return a matcher by index with all states in GPU memory; None if they do not fit or the engine is on a CPU."""
+    """Keep all states in GPU memory and match them by index; None if they do not fit or the engine is on a CPU."""
     from sightline.kernels.graphs import TorchGraph
     from sightline.kernels.pairs import DevicePairs
 
@@ -89,6 +89,6 @@ def _under_torch(path: Path, device: Device) -> Engine:
         from sightline.kernels.graphs import TorchGraph
     except ImportError as error:
         raise BundleError(
-            f"{path}: needs ONNX Runtime to run, or torch and onnx: {error}", "pip install onnxruntime"
+            f"{path} can be run only with ONNX Runtime, or torch and onnx: {error}", "pip install onnxruntime"
         ) from error
     return TorchGraph.open(path, "cuda" if device == "gpu" else "cpu")

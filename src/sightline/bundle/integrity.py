@@ -1,4 +1,4 @@
-"""Verify a bundle's files by their hashes; the result is cached, so that files are not read at every start."""
+"""Verify a bundle's files against their hashes; the result is cached, so that files are not read at every start."""
 
 import time
 from collections.abc import Mapping

@@ -41,7 +41,7 @@ class LanguagesSpec:
 
 
 def read_languages(bundle: Path, sha256: str) -> LanguagesSpec | None:
-    """Return the spec of the add-on in a bundle's folder; None if there is none. sha256: the bundle's.
+    """Return the spec of the add-on in a bundle's folder; None if there is none. sha256: the bundle's hash.
 
     The other files of the add-on are checked when a text in one of its languages is first encoded.
     """
@@ -57,18 +57,18 @@ def read_languages(bundle: Path, sha256: str) -> LanguagesSpec | None:
             f"{folder}: belongs to another bundle ({spec.bundle[:12]}…), not to this one ({sha256[:12]}…)", way_out
         )
     needed = {GRAPH_FILE, TOKENIZER_FILE}
-    if spec.text.tokenizer != TOKENIZER_FILE or set(spec.files) - {WORDS_FILE} != needed or not spec.text.languages:
-        raise BundleError(
-            f"{path}: lists {', '.join(sorted(spec.files)) or 'no files'} for the languages "
-            f"{', '.join(spec.text.languages) or 'none'}; it needs {', '.join(sorted(needed))} "
-            "and at least one language",
-            way_out,
-        )
+    if not spec.text.languages:
+        raise BundleError(f"{path}: lists no languages", way_out)
+    if spec.text.tokenizer != TOKENIZER_FILE:
+        raise BundleError(f"{path}: the tokenizer must be {TOKENIZER_FILE}, not {spec.text.tokenizer!r}", way_out)
+    if set(spec.files) - {WORDS_FILE} != needed:
+        listed = ", ".join(sorted(spec.files)) or "none"
+        raise BundleError(f"{path}: must list the files {', '.join(sorted(needed))}, but lists {listed}", way_out)
     return spec
 
 
 def languages_of(own: tuple[str, ...], add_on: LanguagesSpec | None) -> tuple[str, ...]:
-    """Return the languages of a bundle, its own first, and those of its add-on."""
+    """Return the languages of a bundle: its own, then those of its add-on."""
     return (*own, *(lang for lang in (add_on.text.languages if add_on else ()) if lang not in own))
 
 
@@ -87,4 +87,4 @@ def read_words(folder: Path, spec: LanguagesSpec) -> dict[str, Words]:
         listed = json.loads(path.read_text(encoding="utf-8"))
         return {lang: Words(words.split()) for lang, words in listed.items()}
     except (OSError, ValueError, AttributeError) as error:
-        raise BundleError(f"{path}: not a word list by language: {error}", "Create the add-on again.") from error
+        raise BundleError(f"{path} is not a word list by language: {error}", "Create the add-on again.") from error

@@ -44,7 +44,7 @@ class Defaults:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The older kind of relevance: the probability that an item is the one that was meant, among all items.
+    """The older kind of relevance: the probability that an item, among all items, is the intended one.
 
     It is sigmoid(scale x score + bias), fitted on held-out pairs, for the scores of one stage.
 
@@ -100,13 +100,13 @@ class Model(Protocol):
     def match(
         self, text_states: FloatArray, text_mask: BoolArray, image_states: FloatArray, image_mask: BoolArray
     ) -> Float32Array:
-        """Return logits [batch] that text i and image i match; states [batch, n, hidden], masks [batch, n]."""
+        """Return how well text i and image i match, as logits [batch]; states [batch, n, hidden], masks [batch, n]."""
         ...
 
     def word_cosines(
         self, text_states: FloatArray, text_mask: BoolArray, image_states: FloatArray, image_mask: BoolArray
     ) -> Float32Array | None:
-        """Return the matcher's cosines [batch, words, n] of words with parts of an image; None if it uses none."""
+        """Return the matcher's cosines between words and image parts, [batch, words, n]; None if it computes none."""
         return None
 
     @property

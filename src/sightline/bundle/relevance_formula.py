@@ -49,10 +49,11 @@ class PairRelevance:
         unknown = sorted(set(self.weights) - {BIAS, *FEATURES, *OLD_FEATURES})
         if unknown:
             raise BundleError(f"relevance: unknown features {', '.join(unknown)}", "Update Sightline.")
-        if not all(map(math.isfinite, self.weights.values())) or not 0 <= self.line <= 1:
-            raise BundleError(
-                "relevance: weights must be finite, and line must be between 0 and 1", "Export the model again."
-            )
+        broken = next((name for name, weight in self.weights.items() if not math.isfinite(weight)), None)
+        if broken is not None:
+            raise BundleError(f"relevance: weights must be finite, but {broken} is not", "Export the model again.")
+        if not 0 <= self.line <= 1:
+            raise BundleError(f"relevance: `line` must be from 0 to 1, not {self.line}", "Export the model again.")
 
     def of(self, text: str, cosines: FloatArray, words: Words) -> Float64Array:
         """Return the relevance of images with these cosines to a text; words: those that the model was trained on.
@@ -81,7 +82,7 @@ def features(text: str, words: Words) -> dict[str, float]:
     length: from 0 for one word to 1 for eight or more, on a logarithmic scale. Articles, prepositions and the like, and
         the words photo, picture and image, do not count: "dog" and "a photo of a dog" are equally long.
     familiarity: the familiarity of its least frequent word, 0 to 1. A model is overconfident about words it has rarely
-    seen.
+        seen.
     length2, familiarity_length, familiarity_length2: the square of the length, and familiarity times both.
     number_share, colour_share: the share of number words, and of colours, among the words that count, 0 to 1. A model
         easily finds three dogs for "two dogs", and a yellow coat for "yellow dog".

@@ -242,14 +242,14 @@ class Bundle(Model):
     def match(
         self, text_states: FloatArray, text_mask: BoolArray, image_states: FloatArray, image_mask: BoolArray
     ) -> Float32Array:
-        """Return logits [batch] that text i and image i match; states [batch, n, hidden], masks [batch, n]."""
+        """Return how well text i and image i match, as logits [batch]; states [batch, n, hidden], masks [batch, n]."""
         logits: Float32Array = self._matched(text_states, text_mask, image_states, image_mask)["logits"]
         return logits
 
     def word_cosines(
         self, text_states: FloatArray, text_mask: BoolArray, image_states: FloatArray, image_mask: BoolArray
     ) -> Float32Array | None:
-        """Return the matcher's cosines [batch, words, n] of words with parts of an image; None if it uses none."""
+        """Return the matcher's cosines between words and image parts, [batch, words, n]; None if it computes none."""
         return self._matched(text_states, text_mask, image_states, image_mask).get("word_cosines")
 
     def pair_matcher(self, texts: Ragged, images: Ragged) -> PairMatcher:

@@ -35,7 +35,8 @@ class ImageSpec:
 
     def __post_init__(self) -> None:
         if (self.preprocess is None) == (self.regions is None):
-            raise BundleError("image: an image graph reads either pixels (preprocess) or regions, not both")
+            found = "neither is" if self.regions is None else "both are"
+            raise BundleError(f"image: either `preprocess` or `regions` must be set, but {found}")
 
     @property
     def input(self) -> ImageInput:
@@ -113,7 +114,7 @@ class BundleSpec:
     def fast_variant(self) -> "BundleSpec":
         """Return the bundle with its fast image graph in place of the full one; raises an error if it has none."""
         if self.fast is None:
-            raise BundleError(f"{self.name} has no fast image graph", "Leave out fast and --quick.")
+            raise BundleError(f"{self.name} has no fast image graph", "Leave out `:fast` or `--quick`.")
         return replace(
             self,
             name=f"{self.name}-fast",
@@ -135,7 +136,7 @@ def read_spec(folder: Path) -> BundleSpec:
     try:
         spec = settings.read(BundleSpec, path, "bundle", FORMAT, BundleError, way_out, _upgraded)
     except FileNotFoundError as error:
-        raise BundleError(f"{folder}: not a bundle: it has no {SPEC_FILE}") from error
+        raise BundleError(f"{folder} is not a bundle: it has no {SPEC_FILE}") from error
     _check_names(folder, spec)
     return spec
 
@@ -169,12 +170,9 @@ def _check_names(folder: Path, spec: BundleSpec) -> None:
     if set(spec.files) == expected:
         return
     missing, unknown = sorted(expected - set(spec.files)), sorted(set(spec.files) - expected)
-    wrong = [f"{what} {', '.join(names)}" for what, names in (("without", missing), ("with", unknown)) if names]
-    uses = ", ".join(sorted(expected))
-    raise BundleError(
-        f"{folder / SPEC_FILE}: lists files {' and '.join(wrong)}, but the bundle uses {uses}",
-        "Export the model again.",
-    )
+    kinds = (("does not list the required", missing), ("lists the unused", unknown))
+    wrong = " and ".join(f"{what} {', '.join(names)}" for what, names in kinds if names)
+    raise BundleError(f"{folder / SPEC_FILE}: {wrong}", "Export the model again.")
 
 
 def check_files(folder: Path, spec: BundleSpec) -> None:

@@ -46,7 +46,7 @@ class Tokenizer:
         try:
             backend = tokenizers.Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises plain Exception
-            raise BundleError(f"{path}: not a tokenizer file: {error}") from error
+            raise BundleError(f"{path} is not a tokenizer file: {error}") from error
         return cls(backend, max_length, pad_id)
 
     def __call__(self, texts: Sequence[str]) -> TokenBatch:

@@ -75,7 +75,8 @@ def remove(
     from sightline.collection.locate import find_collection
 
     if everything == bool(paths):
-        raise SightlineError("specify PATHs to remove, or --everything", "sightline status lists what is indexed.")
+        problem = "PATHs cannot be combined with --everything" if paths else "no PATHs to remove"
+        raise SightlineError(problem, "Specify PATHs or --everything. `sightline status` lists what is indexed.")
     found = find_collection(at)
     if not yes:
         what = "the whole collection, with its albums" if everything else ", ".join(map(str, paths or ()))

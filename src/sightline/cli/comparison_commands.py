@@ -36,7 +36,7 @@ def compare(
         typer.Option("--import", metavar="MODULE", help="Import a module, or module:Encoder, first. May be repeated."),
     ] = None,
 ) -> None:
-    """Compare models A and B on the same queries of DATA: what B gains, with intervals, and where."""
+    """Compare models A and B on the queries of DATA: how much better B is, with intervals, and on which queries."""
     import sightline
     from sightline.cli.comparison_page import write_page
     from sightline.cli.progress import evaluating

@@ -26,9 +26,9 @@ img { height: 7rem; border-radius: 4px; margin-right: 4px } img.right { outline:
 
 
 def write_page(found: Comparison, records: Sequence[Record], path: Path, most: int = 24) -> None:
-    """Write the page: the table, and up to `most` captions that b won and lost, largest changes first.
+    """Write the page: the table, then up to `most` captions on which b is better, and as many on which it is worse.
 
-    All pictures are embedded in the page, so it can be sent and kept as one file.
+    The largest changes come first. All pictures are embedded in the page, so it can be sent and kept as one file.
     """
     pictures = {record.key: record for record in records}
     ours = [one for one in found.changes if one.a.direction == "text_to_image"]

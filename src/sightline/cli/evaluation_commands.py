@@ -120,7 +120,7 @@ def evaluate(
     ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")] = None,
 ) -> None:
-    """Measure how well MODEL finds the images of captions and the captions of images in DATA."""
+    """Measure how well MODEL finds images by caption and captions by image in DATA."""
     import sightline
     from sightline.cli.progress import evaluating
 

@@ -93,7 +93,7 @@ def problem_lines(title: str, problems: Sequence[tuple[str, str]], group: int = 
 
 
 def _groups(names: list[str], reason: str, group: int) -> list[tuple[str, int]]:
-    """Return lines for files with the same problem, each with its number of files; many files share one line."""
+    """Return lines for files with the same problem, one per file or, for many files, a single one; with file counts."""
     if len(names) < group:
         return [(f"{printable(name)}: {reason}", 1) for name in names]
     return [(f"{printable(names[0])} and {len(names) - 1:,} more: {reason}", len(names))]

@@ -283,7 +283,7 @@ def _how_many(late: str | None) -> int | Literal["all"] | None:
     if late is None or late == "all":
         return late  # type: ignore[return-value]
     if not late.isdecimal():
-        raise OptionError("late", f"must be a whole number or all, not {late!r}")
+        raise OptionError("late", f"must be a whole number or 'all', not {late!r}")
     return int(late)
 
 

@@ -37,7 +37,7 @@ def regions(
     most: Annotated[int, typer.Option(min=1, help="Most regions per image, by confidence.")] = 100,
     skip_broken: Annotated[bool, typer.Option(help="Report broken rows and continue.")] = False,
 ) -> None:
-    """Convert region features, or images with a detector, into a store to train on, evaluate on and index.
+    """Write region features, or what a detector finds in images, to a store to train on, evaluate on and index.
 
     Run the same command again to resume.
     """
@@ -106,7 +106,7 @@ def train(
         typer.Option("--import", metavar="MODULE", help="Import a module, or module:Encoder, first. May be repeated."),
     ] = None,
 ) -> None:
-    """Train a model by RECIPE.toml. Use torchrun to train with several processes."""
+    """Train a model from RECIPE.toml. Use torchrun to train with several processes."""
     try:
         import sightline
         from sightline.training.distributed import join

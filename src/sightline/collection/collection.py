@@ -134,8 +134,8 @@ class Collection:
         not_: descriptions of what results should not show; one or several.
         where: a filter, such as `taken >= '2023-06-01' and path like 'holiday/%'`.
         k, start: number of results, and number of results to skip.
-        late: rescore this many of the best items by late interaction, or rank `all` by it. The model sets the default.
-        late_fragments: use at most this many fragments of the query and of each item, the first ones.
+        late: rescore this many of the best items by late interaction, or `all` of them. The model sets the default.
+        late_fragments: use only the first fragments of the query and of each item, at most this many.
         rerank: rescore this many of the best items with the matcher; 0 is fastest. The model sets the default.
         fusion, weight: how the matcher's score and the cosine are combined. The model sets the defaults.
         min_relevance: hide results below this relevance, 0 to 1.
@@ -144,7 +144,7 @@ class Collection:
         lang: the language of the text, such as `de`, one of `model.languages`; by default it is recognised.
         model: the collection's model, if already open.
 
-        If the text in the images was read, a result must contain the parts of `text` that are in "quotes". Without
+        If the text in the images was read, a result must contain the phrases of `text` that are in "quotes". Without
         quotes, images that contain the words are merged with images that look like what they describe.
 
         Images are matched with texts, and texts with images. If the query is of the same kind as the items,
@@ -188,7 +188,7 @@ class Collection:
         return self._text
 
     def stop_when(self, cancelled: Callable[[], bool]) -> None:
-        """Interrupt running database queries when `cancelled` returns True; it is called in the thread of a query."""
+        """Interrupt running database queries when `cancelled`, which is called in their threads, returns True."""
         self._cancelled = cancelled
         self.catalog.stop_when(cancelled)
 

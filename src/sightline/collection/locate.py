@@ -46,7 +46,7 @@ def check_found(at: Path) -> None:
 
 
 def model_for_collection(at: Path | str, manifest: Manifest, model: str | Path | Model | None = None) -> Model:
-    """Return the model that indexed a collection: the given one, the bundled one, or that at its last location.
+    """Return the model that indexed a collection: the given one, the bundled one, or the one at its last location.
 
     A location recorded by another user is refused: name the model, unless the bundled one indexed the collection.
     """

@@ -84,12 +84,12 @@ def read_manifest(at: Path) -> Manifest:
     """Read and check the manifest in a collection's folder."""
     if not at.is_dir():
         reason = "it is a file" if at.exists() else "no such folder"
-        raise CollectionError(f"{at}: not a collection: {reason}", _WHERE)
+        raise CollectionError(f"{at} is not a collection: {reason}", _WHERE)
     path = at / MANIFEST_FILE
     try:
         data = json.loads(read_regular(path, _LARGEST))
     except FileNotFoundError as error:
-        raise CollectionError(f"{at}: not a collection: it has no {MANIFEST_FILE}", _WHERE) from error
+        raise CollectionError(f"{at} is not a collection: it has no {MANIFEST_FILE}", _WHERE) from error
     except (OSError, ValueError, RecursionError) as error:
         raise CollectionError(f"{path}: cannot be read: {error}", _NEW) from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:
@@ -100,7 +100,7 @@ def read_manifest(at: Path) -> Manifest:
         )
     manifest = settings.parse(Manifest, data, str(path), CollectionError)
     if manifest.is_damaged:
-        raise CollectionError(f"{path}: damaged: its checksum is wrong", _NEW)
+        raise CollectionError(f"{path} is damaged: its checksum is wrong", _NEW)
     return manifest
 
 

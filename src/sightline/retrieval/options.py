@@ -69,7 +69,7 @@ class SearchOptions:
         if self.duplicates not in get_args(Duplicates):
             raise OptionError("duplicates", f"must be fold or show, not {self.duplicates!r}")
         if isinstance(self.late, str) and self.late != "all":
-            raise OptionError("late", f"must be a whole number or all, not {self.late!r}")
+            raise OptionError("late", f"must be a whole number or 'all', not {self.late!r}")
         if self.late == "all" and self.budget_ms is not None:
             raise OptionError("late", "cannot be all with a time limit", "Use a number, or leave out budget_ms.")
         if self.fusion is not None:

@@ -71,9 +71,9 @@ class Catalog:
         try:
             (found,) = self.connection.execute("PRAGMA quick_check(1)").fetchone()
         except sqlite3.DatabaseError as error:
-            raise DamagedCatalogError(f"{path}: damaged: {error}") from error
+            raise DamagedCatalogError(f"{path} is damaged: {error}") from error
         if found != "ok":
-            raise DamagedCatalogError(f"{path}: damaged: {found}")
+            raise DamagedCatalogError(f"{path} is damaged: {found}")
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -81,7 +81,7 @@ class Catalog:
         return self._opened.connection() if isinstance(self._opened, Readers) else self._opened
 
     def stop_when(self, cancelled: Callable[[], bool]) -> None:
-        """Interrupt a running query when `cancelled` returns True; it is called in the query's thread."""
+        """Interrupt a running query when `cancelled`, which is called in the query's thread, returns True."""
         if isinstance(self._opened, Readers):
             self._opened.stop_when(cancelled)
 
@@ -245,7 +245,7 @@ class Catalog:
         return new
 
     def write(self, found: PendingFile, content: int | None, reason: str = "", replaces: int | None = None) -> None:
-        """Write the row of a file, as broken if it has no content; replaces the row `replaces` or the file's own."""
+        """Write a file's row, marked as broken if it has no content, in place of the row `replaces` or its old one."""
         values = {
             "root": found.root,
             "path": found.path,

@@ -49,7 +49,7 @@ def check(path: Path) -> bool:
         if is_same:
             return True
         if _recorded(path) == before:
-            raise DamagedCatalogError(f"{path}: damaged: its checksum is wrong")
+            raise DamagedCatalogError(f"{path} is damaged: its checksum is wrong")
     return False  # the file keeps changing
 
 

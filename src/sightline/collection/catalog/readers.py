@@ -35,7 +35,7 @@ class Readers:
         return reader.connection
 
     def stop_when(self, cancelled: Callable[[], bool]) -> None:
-        """Interrupt a running query when `cancelled` returns True; it is called in the query's thread."""
+        """Interrupt a running query when `cancelled`, which is called in the query's thread, returns True."""
         with self._lock:
             self._cancelled = cancelled
             for reader in self._all:

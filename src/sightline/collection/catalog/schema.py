@@ -92,7 +92,7 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
             f"{path}: cannot be opened: {error}", "Check its permissions, or index again into another folder with --at."
         ) from error
     except sqlite3.DatabaseError as error:
-        raise DamagedCatalogError(f"{path}: damaged: {error}") from error
+        raise DamagedCatalogError(f"{path} is damaged: {error}") from error
 
 
 def empty_catalog() -> sqlite3.Connection:

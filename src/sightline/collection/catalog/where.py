@@ -209,7 +209,7 @@ class _Parser:
     def count(self, token: _Token, tests: int) -> None:
         self.tests += tests
         if self.tests > _MOST_TESTS:
-            raise self.wrong(token, "the filter has too many conditions", "Use in (…) for several values of a column.")
+            raise self.wrong(token, "the filter has too many conditions", "Use `in (…)` to test for several values.")
 
     def compared(self, name: str, kind: ColumnKind, sign: Sign) -> Test:
         """Parse the right side of a comparison: a value or another column."""
@@ -227,7 +227,7 @@ class _Parser:
 
     def like(self, column: _Token, name: str, kind: ColumnKind) -> Test:
         if kind == "number":
-            raise self.wrong(column, f"{column.text} is a number, but like compares text", "Use =, < or >.")
+            raise self.wrong(column, f"{column.text} is a number, but `like` compares text", "Use =, < or >.")
         return Test(name, kind, "like", (self.text(self.take()),))
 
     def within(self, name: str, kind: ColumnKind) -> Test:
@@ -253,7 +253,7 @@ class _Parser:
         quote, inner = token.text[0], token.text[1:-1]
         if not inner.isascii() and not _is_unicode(inner):
             raise self.wrong(
-                token, "this text is not valid Unicode", "Use like, with _ for characters that cannot be typed."
+                token, "this text is not valid Unicode", "Use `like`, with _ for characters that cannot be typed."
             )
         return inner.replace(quote * 2, quote)
 

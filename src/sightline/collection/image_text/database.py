@@ -89,7 +89,7 @@ class TextDatabase:
         self._opened.close()
 
     def stop_when(self, cancelled: Callable[[], bool]) -> None:
-        """Interrupt a running query when `cancelled` returns True; it is called in the query's thread."""
+        """Interrupt a running query when `cancelled`, which is called in the query's thread, returns True."""
         if isinstance(self._opened, Readers):
             self._opened.stop_when(cancelled)
 
@@ -117,9 +117,9 @@ class TextDatabase:
         return _parsed(found[0][0]) if found else []
 
     def matching(self, parts: Sequence[str], *, every: bool = False) -> list[tuple[bytes, list[TextLine]]]:
-        """Return images whose text contains any (with `every`, all) of these parts; best first, at most a few hundred.
+        """Find images whose text contains any (with `every`, all) of these phrases, best first; at most a few hundred.
 
-        parts: folded texts, found anywhere in a text: recognised text often lacks the spaces between words.
+        parts: the folded phrases, which may be inside longer words: recognised text often lacks spaces.
         """
         indexed = [part for part in parts if len(part) >= 3]
         if not indexed:
@@ -133,7 +133,7 @@ class TextDatabase:
         return [(bytes(hash), _parsed(lines)) for hash, lines in rows]
 
     def _containing(self, parts: Sequence[str], every: bool) -> list[tuple[bytes, list[TextLine]]]:
-        """Find parts that are too short for the index, such as Chinese words, by scanning every text."""
+        """Find phrases that are too short for the index, such as Chinese words, by scanning every text."""
         if not parts:
             return []
         tests = (" AND " if every else " OR ").join("instr(body, ?)" for _ in parts)

@@ -123,7 +123,7 @@ def find_text(
 ) -> list[FoundText]:
     """Return the images whose text contains all or most of a query's words, best first.
 
-    quoted: parts that a text must contain. allowed: the only ids that may be found.
+    quoted: phrases that a text must contain. allowed: the only ids that may be found.
     """
     words = query_words(text)
     parts = [word for part in quoted for word in query_words(part)]

@@ -51,7 +51,7 @@ def fold(text: str) -> str:
 
 
 def split_quotes(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return the words of a query outside quotes, and the quoted parts.
+    """Return the words of a query outside quotes, and the quoted phrases.
 
     >>> split_quotes('a sign "no parking" in “Main Street”')
     ('a sign in', ('no parking', 'Main Street'))
@@ -85,12 +85,12 @@ def match(words: Sequence[str], lines: Sequence[TextLine]) -> TextMatch:
 
 
 def contains(quoted: str, lines: Sequence[TextLine]) -> bool:
-    """Return whether a text contains a quoted part; spaces and line breaks do not matter."""
+    """Return whether a text contains a quoted phrase; spaces and line breaks do not matter."""
     return _squashed(quoted) in _squashed("\n".join(line.text for line in lines))
 
 
 def marked(words: Sequence[str], quoted: Sequence[str], lines: Sequence[TextLine]) -> list[MarkedLine]:
-    """Return the lines, with a query's words and quoted parts marked."""
+    """Return the lines, with a query's words and quoted phrases marked."""
     found = []
     for line in lines:
         folded, places = _folded_with_places(line.text)
@@ -105,7 +105,7 @@ def marked(words: Sequence[str], quoted: Sequence[str], lines: Sequence[TextLine
 
 
 def _certainty(word: str, body: str) -> float:
-    """Return how certain it is, 0 to 1, that a text contains a word: a short one may be in a longer one by chance.
+    """Return how certain it is, 0 to 1, that a text contains a word; a short word may occur in a longer one by chance.
 
     >>> [_certainty("cat", text) for text in ("a cat sat", "category", "educated", "dog")]
     [1.0, 0.5, 0.2, 0.0]

@@ -1,4 +1,4 @@
-"""Decode RAW photos and videos in separate processes: the libraries are large, and no file may crash a run."""
+"""Decode RAW photos and videos in separate processes: the libraries are large, and bad files must not crash a run."""
 
 import threading
 from pathlib import Path

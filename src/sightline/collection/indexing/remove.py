@@ -64,7 +64,7 @@ def remove(
         ]
         if not rows:
             raise CollectionError(
-                f"{', '.join(map(str, paths))}: not in {found}", "sightline status lists what is indexed."
+                f"{', '.join(map(str, paths))}: not in {found}", "`sightline status` lists what is indexed."
             )
         with catalog.transaction():
             catalog.delete_files(row.id for row in rows)

@@ -61,8 +61,8 @@ def index(
         `postgresql://USER@HOST:PORT/DATABASE/NAME`. The catalog stays in the folder, and other machines open the
         collection by this URL.
     quick: encode new images with the model's fast image graph; `refine` can encode them again later.
-    refine: then re-encode the fast graph's images with the full graph, newest first. If this is interrupted, finished
-        images are kept.
+    refine: afterwards, use the full graph to re-encode the images that the fast one encoded, newest first. If this is
+        interrupted, finished images are kept.
 
     Unreadable files are listed in the report and do not stop the run. Ctrl-C raises `IndexingInterrupted` with the
     report so far. After that, or after a crash, the collection is consistent and the next run continues.
@@ -127,7 +127,7 @@ def _encode_here(
 
 def _fast_variant(model: Model, kind: ItemKind) -> Model:
     if kind != "images":
-        raise OptionError("quick", f"is for images, but these are {kind}", "Leave out --quick.")
+        raise OptionError("quick", f"is only for images, but these items are {kind}", "Leave out --quick.")
     found = model.fast_variant()
     if found is None:
         raise OptionError("quick", f"is unavailable: {model.name} has no fast image graph", "Leave out --quick.")

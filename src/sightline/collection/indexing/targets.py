@@ -50,8 +50,8 @@ def location(at: str | Path | None, places: list[Path]) -> Path:
 def default_location(places: list[Path], kind: ItemKind) -> Path:
     """Return the default location of a collection: in the indexed folder, or next to the indexed file."""
     if len(places) != 1:
-        given = "several folders were" if places else "no folder was"
-        raise CollectionError(f"the location of the collection is unclear: {given} given", "Add --at DIR.")
+        given = "several folders are" if places else "no folder is"
+        raise CollectionError(f"{given} given, so the collection has no default location", "Add --at DIR.")
     place = places[0]
     is_folder = kind == "images" and (place.is_dir() or not is_container(place))
     at = place / DEFAULT_FOLDER if is_folder else place.with_name(f"{DEFAULT_FOLDER}-{place.stem}")
@@ -65,7 +65,7 @@ def check_exists(place: Path) -> None:
         return
     if place.exists():
         raise CollectionError(
-            f"{place}: neither a folder, a shard (.tar), a list of URLs (.urls) nor a file of texts (.jsonl, .txt)",
+            f"{place}: not a folder, shard (.tar), list of URLs (.urls) or text file (.jsonl, .txt)",
             "To index an image, pass the folder it is in.",
         )
     raise CollectionError(

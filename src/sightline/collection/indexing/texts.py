@@ -25,8 +25,9 @@ def text_hash(text: str) -> bytes:
 def scan_texts(catalog: Catalog, root: int, path: Path, *, prune: bool = False) -> FolderScan:
     """Compare the lines of a file with the catalog.
 
-    The file is read at every run; only new texts are encoded. A text with an id is identified by the id, wherever it
-    is in the file; other texts, by their line. If the file cannot be read, its texts are kept, unless `prune` is set.
+    The file is read at every run; only new texts are encoded. A text with an id is identified by that id, wherever it
+    is in the file; other texts are identified by their line. If the file cannot be read, its texts are kept, unless
+    `prune` is set.
     """
     try:
         work = list(_lines(root, path))
@@ -75,8 +76,10 @@ def _from_json(line: bytes) -> tuple[str, str | None]:
 
 
 def _text(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise BrokenRecordError(f"the text is {shown(value)}, which is empty or not a string")
+    if not isinstance(value, str):
+        raise BrokenRecordError(f"the text is {shown(value)}, not a string")
+    if not value.strip():
+        raise BrokenRecordError("the text is empty")
     if not is_unicode(value):
         raise BrokenRecordError("the text has a lone surrogate, which is not valid Unicode")
     return value.strip()

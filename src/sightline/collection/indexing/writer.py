@@ -59,7 +59,7 @@ class Writer:
         return self.store.pictures if isinstance(self.store, RemoteStore) else "none"
 
     def mark_missing(self, rows: Iterable[Row]) -> None:
-        """Mark rows whose files are missing; a new file with the same content counts as the missing file, moved."""
+        """Mark rows whose files are missing; if a new file has the same content, the missing one counts as moved."""
         for row in rows:
             self._missing[row.id] = row
             if row.content is not None:

@@ -35,7 +35,7 @@ class Understood:
     """A parsed query: the words to search for, which may be empty, and the phrases that became filters.
 
     lang: the language of the whole query; None if it was not needed. The remaining words may be too few to
-        recognise it by.
+        recognise it.
     """
 
     words: str
@@ -114,7 +114,7 @@ def _albums(text: str, albums: Iterable[str]) -> list[Phrase]:
 
 
 def _folders(text: str, folders: Iterable[str]) -> list[Phrase]:
-    """Find folder names: after "folder" in any case, and after "in" or "from" only if the capitalisation matches."""
+    """Find folder names: after "folder", ignoring case; after "in" or "from", only if the capitalisation matches."""
     by_name: dict[str, list[str]] = {}
     for path in folders:
         by_name.setdefault(path.rpartition("/")[2].casefold(), []).append(path)

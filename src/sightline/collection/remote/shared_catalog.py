@@ -74,7 +74,7 @@ class SharedCatalog(Catalog):
             return self.connection
 
     def narrowed(self, store: Store, where: str) -> tuple[Store, Ids | None]:
-        """Return a view of the store, filtered by the server or, if the server cannot, the store and the matching ids.
+        """Return a view that the server filters or, if it cannot apply the filter, the store and the matching ids.
 
         An item matches if one of its files does. Servers keep the columns of one file per item, so the few items with
         several files are filtered here.

@@ -70,7 +70,7 @@ def cold(at: Path, plain: Path, model: str, texts: Iterator[str], runs: int) -> 
 
 
 def answer(connection: http.client.HTTPConnection, text: str, rerank: int) -> dict[str, float]:
-    """Return the milliseconds that each stage of a request took, as reported by the server, and the rest."""
+    """Return the milliseconds that each stage of a request took, as reported by the server, and the remaining time."""
     began = time.perf_counter()
     connection.request("GET", f"/v1/search?q={quote(text)}&k={K}&rerank={rerank}&duplicates=show")
     response = connection.getresponse()

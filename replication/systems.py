@@ -48,7 +48,7 @@ class Systems:
 
 
 def value(row: Row, metric: str) -> Any:
-    """Return a number of a row, or its interval from `ci95`."""
+    """Return a number from a row, or its interval from `ci95`."""
     way, _, recall = metric.partition(" ")
     return row[WAYS[way]][recall] if recall else row[metric]
 

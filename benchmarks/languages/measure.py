@@ -77,7 +77,7 @@ def written() -> Iterator[tuple[str, str]]:
 
 
 def pieces(texts: Sequence[tuple[str, str]] | Iterator[tuple[str, str]], rng: random.Random) -> list[tuple[str, str]]:
-    """Return some texts in each language, cut to two to eight words at a random position."""
+    """Return some texts in each language, cut to two to eight words from a random position."""
     by_language: dict[str, list[str]] = defaultdict(list)
     for lang, text in texts:
         if lang in MEASURED:

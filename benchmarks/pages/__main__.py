@@ -1,7 +1,7 @@
-"""Write the pages on speed and scale in docs/, and the generated parts of others, from benchmarks/results.
+"""Write the pages on speed and scale in docs/, and the generated parts of other pages, from benchmarks/results.
 
 python -m benchmarks.pages
-python -m benchmarks.pages --readme     runs the demo for README.md, too
+python -m benchmarks.pages --readme     also runs the demo for README.md
 """
 
 import subprocess

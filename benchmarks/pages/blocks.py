@@ -28,7 +28,7 @@ def readme(text: str, drawn: Mapping[str, str], demo: str | None = None) -> str:
 
 
 def attacks(rows: Sequence[Result]) -> str:
-    """Return a table of the attacks: how many were survived, the peak memory, and the time of others' searches."""
+    """Return a table of the attacks: how many were survived, the peak memory, and other clients' search times."""
     lines = []
     for row in rows:
         peak = f"{row['peak'] / 1e6:.0f}" if "peak" in row else ""

@@ -22,7 +22,7 @@ def draw(results: Mapping[str, Result], folder: Path) -> dict[str, str]:
 
 
 def save(plot: Callable[[], Any], path: Path) -> None:
-    """Draw a figure in the style of all plots, and save it: the same file every time."""
+    """Draw a figure in the common style of all plots, and save it reproducibly."""
     import matplotlib as mpl
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ def _stacked(axes: Any, rows: Sequence[Result]) -> None:
 
 
 def _retrieval(result: Result) -> Any:
-    """Draw every index at Sightline's recall, with all cores, at the largest size with an alternative."""
+    """Draw every index at Sightline's recall, with all cores, at the largest size that was compared."""
     asked = [row for row in result["rows"] if "cores" in row]
     peers = [row["items"] for row in asked if not row["way"].startswith("Sightline")]
     items = max(peers or [row["items"] for row in asked])

@@ -86,7 +86,7 @@ class Store(Index):
 
 
 class Faiss(Index):
-    """A FAISS index; only its graph, HNSW, has an effort: the size of the candidate list (efSearch)."""
+    """A FAISS index; for HNSW, the effort is the size of the candidate list (efSearch)."""
 
     def __init__(self, folder: Path, cores: int) -> None:
         import faiss

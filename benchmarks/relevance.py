@@ -139,7 +139,7 @@ def load(name: str, folder: Path, bundle: Bundle, cache: Path) -> Images | None:
 def measured(lab: Lab, fitted: PairRelevance, images: Images, others: Sequence[Images] = ()) -> dict[str, Any]:
     """Measure by kind of query, over galleries of SMALL images or, with `others`, of half of the images plus `others`.
 
-    What is shown only by images outside a gallery counts as absent from it. A gallery has at most LARGE images.
+    Anything that only images outside a gallery show counts as absent from it. A gallery has at most LARGE images.
     """
     rng, count = np.random.default_rng(lab.seed + 1), len(images.records)
     if others:

@@ -45,7 +45,7 @@ def made_up(count: int, dim: int, device: str) -> tuple[Tensor, Any]:
 
 
 def times(run: Callable[[], object], calls: int, device: str) -> list[float]:
-    """Time calls in milliseconds, until each ends on the device; three warm-up calls are not counted."""
+    """Time calls, in milliseconds, each until it has ended on the device; three warm-up calls are not counted."""
     took: list[float] = []
     for number in range(-3, calls):
         began = time.perf_counter()

@@ -180,7 +180,7 @@ class TeachingData:
         return torch.where(by_photo, self.photo_text[photo], self.texts.embedding[self.lines.english[rows]].float())
 
     def tokens(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Return the token ids [texts, n] of the student and the number of tokens [texts]."""
+        """Return the student's token ids [texts, n] for texts, and their numbers of tokens [texts]."""
         parts = [self.tokenizer(texts[start : start + 4096]) for start in range(0, len(texts), 4096)]
         longest = max(part.ids.shape[1] for part in parts)
         ids = np.full((len(texts), longest), self.tokenizer.pad_id, dtype=np.int32)

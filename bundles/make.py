@@ -115,7 +115,7 @@ class ModelBuild:
         weights = {one["name"] for run in described.values() for one in run["initial_weights"].values()} - {"best"}
         for kind, used, known in (("terms", sources, self.asked.terms), ("licences", weights, self.asked.licences)):
             if lacking := sorted(used - set(known)):
-                raise RecipeError(f"{self.file}: {kind} does not mention {', '.join(lacking)}", "Add it to that table.")
+                raise RecipeError(f"{self.file}: the table {kind} does not mention {', '.join(lacking)}", "Add it.")
         return {
             "licences": {name: self.asked.licences[name] for name in ("model", *sorted(weights))},
             "terms_of_data": {name: self.asked.terms[name] for name in sorted(sources)},

@@ -106,7 +106,7 @@ def halved(folder: Path) -> Path:
 
 
 def measured(bench: Bench, models: dict[str, TorchModel], lang: str, whole: bool) -> Iterator[tuple[str, Evaluation]]:
-    """Evaluate every system made of the trained models; whole: all of Tables 5, 8 and 9, not only k = 20."""
+    """Evaluate every system built from the trained models; whole: all of Tables 5, 8 and 9, not only k = 20."""
 
     def reranked(cascades: Cascades) -> Iterator[Evaluation]:
         yield cascades.rerank(20)

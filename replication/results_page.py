@@ -65,7 +65,7 @@ def _claims(verdicts: Sequence[Verdict]) -> str:
 
 
 def _of_metric(claim: Mapping[str, Any]) -> str:
-    """Return the metrics of a claim in brackets, unless it is rSum."""
+    """Return the metrics of a claim in brackets; empty if the only metric is rSum."""
     metrics = claim.get("metric", [])
     return f" ({' and '.join([metrics] if isinstance(metrics, str) else metrics)})" if metrics else ""
 

@@ -60,7 +60,7 @@ def _seconds_before(log: Path) -> float:
 
 
 def measure_once(path: Path, measure: Callable[[], Measured]) -> Measured:
-    """Measure, unless the result is already saved in the file."""
+    """Run a measurement, unless its result is already saved in the file."""
     if not path.exists():
         found = measure()
         content = io.BytesIO()

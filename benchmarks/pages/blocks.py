@@ -98,7 +98,7 @@ def _quick(result: Result) -> str:
 
 
 def _beside(row: Result, key: str, english: float | None) -> str:
-    """Format a number, followed in brackets by its ratio to the English one."""
+    """Format a number, followed in brackets by its ratio to the number for English."""
     return f"{row[key]:.1f} ({100 * row[key] / english:.0f} %)" if row and english else MISSING
 
 

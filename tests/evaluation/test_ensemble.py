@@ -35,7 +35,7 @@ def test_an_image_that_cannot_be_read_is_missed_by_both() -> None:
 
 @pytest.mark.parametrize("stage", [{"late": 5}, {"rerank": 3}])
 def test_two_models_are_not_asked_to_rescore(stage: dict[str, int]) -> None:
-    with pytest.raises(EvaluationError, match="Leave out late and rerank"):
+    with pytest.raises(EvaluationError, match="Leave out `late` and `rerank`"):
         evaluate(made_up(), [record(0, ["0 a"])], partner=made_up(1), **stage)  # type: ignore[arg-type]
 
 

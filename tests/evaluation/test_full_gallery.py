@@ -94,5 +94,5 @@ def test_a_test_image_that_cannot_be_read_is_missed_and_counted() -> None:
 
 @pytest.mark.parametrize("split", ["train", "test", None])
 def test_it_needs_a_test_split_and_others(split: str | None) -> None:
-    with pytest.raises(DataError, match=r"(all|none) of \d+ records are in it\nUse the data of all splits"):
+    with pytest.raises(DataError, match=r"but (all|none) are in 'test'\nUse the data of all splits"):
         evaluate(made_up(), [dataclasses.replace(one, split=split) for one in records()], protocol="full")

@@ -25,7 +25,7 @@ def test_coco_1k_is_five_galleries_of_consecutive_thousands() -> None:
 @pytest.mark.parametrize("name", ["coco-5k", "coco-1k"])
 @pytest.mark.parametrize("images", [1000, 4999, 5001])
 def test_another_number_of_images_than_the_protocols_is_refused(name: str, images: int) -> None:
-    with pytest.raises(EvaluationError, match=rf"{name} needs 5,000 images, but there are {images:,}"):
+    with pytest.raises(EvaluationError, match=rf"{name}' needs 5,000 images, but there are {images:,}"):
         PROTOCOLS[name].galleries(images)
 
 

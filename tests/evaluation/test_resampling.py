@@ -126,7 +126,7 @@ def test_infinite_ranks_are_misses() -> None:
 
 @pytest.mark.parametrize("clusters", [np.zeros(3, int), np.zeros(0, int)])
 def test_cluster_numbers_must_match_the_queries(clusters: np.ndarray) -> None:
-    with pytest.raises(EvaluationError, match="cluster numbers for"):
+    with pytest.raises(EvaluationError, match="image indices for"):
         bootstrap(np.ones(4), clusters, seed=0)
 
 

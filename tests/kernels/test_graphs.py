@@ -296,6 +296,34 @@ REFUSED: dict[str, tuple[list[onnx.NodeProto], dict[str, Array], dict[str, Array
         {"x": longs(0, 1)},
         {"w": np.ones((2, 16), np.uint8), "s": floats(2, 1), "z": np.ones((2, 1), np.uint8)},
     ),
+    "has 2 bits per number": (
+        [helper.make_node("GatherBlockQuantized", ["w", "x", "s"], ["y"], domain=MICROSOFT, bits=2, block_size=16)],
+        {"x": longs(0, 1)},
+        {"w": np.ones((2, 4), np.uint8), "s": floats(2, 1)},
+    ),
+    "type or axes are not supported": (
+        [
+            helper.make_node(
+                "GatherBlockQuantized", ["w", "x", "s"], ["y"], domain=MICROSOFT, bits=8, block_size=16, gather_axis=1
+            )
+        ],
+        {"x": longs(0, 1)},
+        {"w": np.ones((2, 16), np.uint8), "s": floats(2, 1)},
+    ),
+    "MatMulNBits has 2 bits per number": (
+        [helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], domain=MICROSOFT, K=16, N=2, bits=2, block_size=16)],
+        {"x": floats(3, 16)},
+        {"w": np.ones((2, 1, 4), np.uint8), "s": floats(2, 1)},
+    ),
+    "has reordered rows": (
+        [
+            helper.make_node(
+                "MatMulNBits", ["x", "w", "s", "", "g"], ["y"], domain=MICROSOFT, K=16, N=2, bits=8, block_size=16
+            )
+        ],
+        {"x": floats(3, 16)},
+        {"w": np.ones((2, 1, 16), np.uint8), "s": floats(2, 1), "g": np.zeros(16, np.int32)},
+    ),
     "blocks of 32": (
         [helper.make_node("GatherBlockQuantized", ["w", "x", "s"], ["y"], domain=MICROSOFT, bits=8, block_size=32)],
         {"x": longs(0, 1)},

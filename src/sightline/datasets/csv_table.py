@@ -40,14 +40,14 @@ class CsvHeader:
         return None
 
     def pair(self, line: str) -> tuple[str, str]:
-        """Return the image and the caption of a line; raises if it does not have as many columns as the header."""
+        """Return the image and the caption of a line, which must have as many columns as the header."""
         try:
             row = next(csv.reader([line], delimiter=self.delimiter))
         except csv.Error as error:
             raise BrokenRecordError(f"not a valid table row: {error}") from error
         if len(row) != self.columns:
-            what = "tabs" if self.delimiter == "\t" else "commas"
+            what = "tab" if self.delimiter == "\t" else "comma"
             raise BrokenRecordError(
-                f"{len(row)} columns, but the header has {self.columns}; quote captions with {what}"
+                f"{len(row)} columns, but the header has {self.columns}; put captions that contain a {what} in quotes"
             )
         return row[self.image], row[self.caption]

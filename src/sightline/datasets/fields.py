@@ -58,7 +58,7 @@ def key_of(name: str) -> str:
 
 
 def captions_of(fields: Mapping[str, object], place: str, report: OnProblem) -> dict[str, tuple[str, ...]] | None:
-    """Find the captions in `captions` (a list, or lists by language) or `caption` (one text); None if it has neither.
+    """Find the captions in `captions` (a list, or lists by language) or `caption` (one text); None if both are missing.
 
     An empty caption is reported and dropped; a caption that is not text raises `BrokenRecordError`.
     """

@@ -85,7 +85,7 @@ def evaluate(
     if partner is not None and plan.longest:
         raise EvaluationError(
             f"{', '.join(plan.names[1:])} cannot rescore the mean of two models ({partner.name} is the second)",
-            "Leave out late and rerank, or the second model.",
+            "Leave out `late` and `rerank`, or the second model.",
         )
     batch_size = usual_batch(model) if batch_size is None else batch_size
     if batch_size < 1:
@@ -159,7 +159,7 @@ class Ranker:
     top: int = 0
 
     def ranks(self, gallery: Int64Array) -> FoldRanks:
-        """Rank the captions and images of a gallery (indices of the query images, ascending).
+        """Rank the captions and images of a gallery, given as indices of query images in ascending order.
 
         An unreadable image cannot be found: the ranks of the image and its captions are infinite. Images that are not
         queries are not ranked: their captions are wrong answers to every image.

@@ -63,7 +63,7 @@ def evaluate_languages(
     options: as for `evaluate`. Records without captions in a language are skipped, and counted, for that language.
     """
     if not languages or len(set(languages)) < len(languages):
-        raise EvaluationError(f"the languages cannot be {list(languages)}", "Specify at least one, and each only once.")
+        raise EvaluationError(f"invalid languages: {list(languages)}", "Specify at least one, and each only once.")
     asks = protocol_named(options.get("protocol", "karpathy")).asks
     for lang in languages:
         Questions.of(records, lang, distractors, skip_missing_language=True, asks=asks)  # fail early

@@ -104,7 +104,7 @@ def _refuse_empty(rows: Ragged, items: Encodings) -> None:
     if len(empty):
         raise EvaluationError(
             f"{items.names[empty[0]]} has no fragments, but late interaction needs at least one",
-            f"{len(empty)} of {len(items)} items are affected: leave out the late stage or these items.",
+            f"{len(empty)} of {len(items)} items are affected: leave out `late`, or these items.",
         )
 
 

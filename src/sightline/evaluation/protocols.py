@@ -35,8 +35,8 @@ class Protocol:
         """Return the image indices of every gallery; the images of each are consecutive, as in the published splits."""
         if self.images is not None and images != self.images:
             raise EvaluationError(
-                f"protocol {self.name} needs {self.images:,} images, but there are {images:,}",
-                "Use the whole COCO test split, or protocol karpathy, which puts all images into one gallery.",
+                f"protocol {self.name!r} needs {self.images:,} images, but there are {images:,}",
+                "Use the whole COCO test split, or protocol 'karpathy', which puts all images into one gallery.",
             )
         return np.array_split(np.arange(images), self.folds)
 

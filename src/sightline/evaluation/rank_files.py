@@ -36,7 +36,7 @@ def ranked_queries(found: Evaluation) -> Iterator[RankedQuery]:
     """Yield every query of an evaluation that kept `top` results: captions first, then images."""
     asked = found.questions
     if asked is None or not all(fold.best_images.shape[1:] > (0,) for fold in found.folds):
-        raise EvaluationError("this evaluation did not keep its results", "Evaluate with top = 100.")
+        raise EvaluationError("this evaluation did not keep its results", "Evaluate with `top=100`.")
     captions = asked.caption_names()
     own: dict[int, list[str]] = {}
     for name, image in zip(captions, asked.image_of.tolist(), strict=True):

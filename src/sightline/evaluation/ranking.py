@@ -30,8 +30,8 @@ def ranks_from_embeddings(
 ) -> tuple[Ranks, Ranks]:
     """Return the rank of each caption, and of each image of `query_images(image_of)`, by the rules of `metrics`.
 
-    texts: [captions, dim], images: [images, dim], compared by dot product. At most `chunk` × 8
-    `chunk` scores are in memory at once.
+    texts: [captions, dim], images: [images, dim], compared by dot product. A block of at most
+    `chunk` texts by 8 * `chunk` images is in memory at once.
     """
     texts, images = (np.ascontiguousarray(side, dtype=np.float32) for side in (texts, images))
     check_image_of(image_of, len(texts), len(images))

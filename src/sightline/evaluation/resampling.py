@@ -117,14 +117,14 @@ def _gain(ranks_a: Ranks, ranks_b: Ranks) -> Float64Array:
 def _resampled(directions: Sequence[tuple[Float64Array, Int64Array]], seed: int) -> Float64Array:
     """Compute recalls in percent, or their differences, for each draw of images: [RESAMPLES, directions, cutoffs].
 
-    directions: the hits [queries, cutoffs] of each, and the image of each query. As many images are drawn as there are,
-    with replacement.
+    directions: for each, its hits [queries, cutoffs] and the image of each query. As many images are drawn as the test
+    set has, with replacement.
     """
     for hits, images in directions:
         if not len(hits):
             raise EvaluationError("there are no queries to resample")
         if len(hits) != len(images):
-            raise EvaluationError(f"there are {len(images)} cluster numbers for {len(hits)} queries")
+            raise EvaluationError(f"there are {len(images)} image indices for {len(hits)} queries")
     clusters = np.unique(np.concatenate([images for _, images in directions]), return_inverse=True)[1]
     ends, count = np.cumsum([len(hits) for hits, _ in directions])[:-1], int(clusters.max()) + 1
     columns = []

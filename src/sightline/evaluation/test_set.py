@@ -84,9 +84,9 @@ def _of_split(records: Sequence[Record], split: str) -> list[Record]:
     """Return the records of a split; raises an error if there are none, or if there are no others."""
     found = [record for record in records if record.split == split]
     if not 0 < len(found) < len(records):
+        which = "all" if found else "none"
         raise DataError(
-            f"protocol full needs split {split!r} and others, but {'all' if found else 'none'} of {len(records)} "
-            f"records are in it",
+            f"protocol 'full' needs records in split {split!r} and in other splits, but {which} are in {split!r}",
             "Use the data of all splits: train, val and test.",
         )
     return found

@@ -47,7 +47,7 @@ class Explanation:
     box: Box
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON of `sightline explain --json`."""
+        """Return the JSON that `sightline explain --json` prints."""
         rows, columns = self.words[0].grid.shape
         return {
             "query": self.text,
@@ -105,7 +105,7 @@ def explain(text: str, encoded: Encoded, model: Model, image: Encoded, encoder: 
     """
     found, grid = _cosines(encoded, model, image), (encoder or model).grid
     if found is None or grid is None:
-        raise ModelError(f"{model.name} does not distinguish the parts of an image", "Use another model.")
+        raise ModelError(f"{model.name} encodes no parts of an image, so it cannot explain one", "Use another model.")
     rows, columns = grid
     if found.shape[1] < rows * columns:
         raise ModelError(f"{model.name} has a grid of {rows} x {columns}, but the image has {found.shape[1]} parts")
@@ -161,7 +161,7 @@ class CodesExplained:
     box: Box
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON of `sightline explain --codes --json`."""
+        """Return the JSON that `sightline explain --codes --json` prints."""
         return {
             "query": self.text,
             "picture": self.image.name,

@@ -46,7 +46,7 @@ def check_suffix(path: Path) -> None:
 def draw(found: Explanation | CodesExplained) -> Image.Image:
     """Draw an explanation: the original image, then the image with the heat of each word or code, labelled below.
 
-    For codes, a second part shows those of the text: a row of words for each.
+    For codes, a second section shows the codes of the text, with a row of words for each.
     """
     if isinstance(found, Explanation):
         labels = [("", ""), *((word.word, f"{word.score:.2f}") for word in found.words)]

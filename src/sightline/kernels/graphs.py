@@ -54,7 +54,7 @@ class TorchGraph:
         except UnknownOperatorError as error:
             raise UnknownOperatorError(f"{path}: {error.what}", error.way_out) from error
         except RuntimeError as error:
-            raise UnknownOperatorError(f"{path}: torch cannot run it: {error}", ON_PROCESSORS) from error
+            raise UnknownOperatorError(f"torch cannot run {path}: {error}", ON_PROCESSORS) from error
         return opened
 
     def run(self, inputs: Arrays) -> Arrays:

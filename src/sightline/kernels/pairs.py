@@ -48,7 +48,7 @@ class DevicePairs:
         return texts.rows.nbytes + images.rows.nbytes < _SHARE * free
 
     def match(self, texts: Int64Array, images: Int64Array) -> npt.NDArray[np.float32]:
-        """Return the logits [pairs] that text i and image i belong together, from their indices [pairs]."""
+        """Return how well texts and images match, as logits [pairs], given their indices [pairs]."""
         with torch.inference_mode():
             text_states, text_mask = self._texts.padded(texts)
             image_states, image_mask = self._images.padded(images)

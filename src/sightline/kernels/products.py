@@ -111,8 +111,10 @@ def _of_blocks(
     """Dequantise a matrix of 4- or 8-bit integers with a scale, and optionally a zero point, per block of a column."""
     columns, rows, bits = attributes["N"], attributes["K"], attributes["bits"]
     block = attributes["block_size"]
-    if bits not in (4, 8) or (others and others[0] is not None):
-        raise refuse("MatMulNBits", f"has {bits} bits, or its rows in an unsupported order")
+    if bits not in (4, 8):
+        raise refuse("MatMulNBits", f"has {bits} bits per number, not 4 or 8")
+    if others and others[0] is not None:
+        raise refuse("MatMulNBits", "has reordered rows")
     whole = unpacked(packed.reshape(columns, -1), bits).float().reshape(columns, -1, block)
     blocks = whole.shape[1]
     zero: Tensor | float = 2.0 ** (bits - 1)

@@ -15,7 +15,7 @@ def gru(
     biases: Tensor,
     lengths: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Run a bidirectional GRU over values [n, batch, dim] of given lengths: [n, 2, batch, hidden] and the last states.
+    """Run a bidirectional GRU over values [n, batch, dim]; returns [n, 2, batch, hidden] and the last states.
 
     weights: [2, 3 x hidden, dim]; recurrent: [2, 3 x hidden, hidden]; biases: [2, 6 x hidden].
     """

@@ -68,7 +68,7 @@ class Scan:
         """Append rows."""
         if vectors.ndim != 2 or vectors.shape[1] != self._vectors.shape[1]:
             raise ModelError(
-                f"vectors have shape {tuple(vectors.shape)}, but the index has {self._vectors.shape[1]} dimensions"
+                f"vectors have shape {list(vectors.shape)}, but the index has {self._vectors.shape[1]} dimensions"
             )
         with self._lock:
             self._recorded.clear()
@@ -93,10 +93,10 @@ class Scan:
             found, in ascending order, which is smaller if they are few. If the same object is passed again, it must be
             unchanged.
         """
-        if k < 1 or queries.ndim != 2 or queries.shape[1] != self._vectors.shape[1]:
-            raise ModelError(
-                f"cannot find the {k} nearest of {self._vectors.shape[1]} dimensions for queries {tuple(queries.shape)}"
-            )
+        if k < 1:
+            raise ModelError(f"k must be at least 1, not {k}")
+        if queries.ndim != 2 or queries.shape[1] != (dim := self._vectors.shape[1]):
+            raise ModelError(f"queries have shape {list(queries.shape)}, not [queries, {dim}]")
         asked = _tensor(queries).float()
         with self._lock, torch.inference_mode():
             if not self._count or not len(asked):

@@ -41,7 +41,7 @@ class Table(NamedTuple):
     bias: Float64Array
 
     def scores(self, text: str, languages: Sequence[str]) -> Float64Array:
-        """Return the logits [languages] that a text is in each language; only their differences are meaningful."""
+        """Return a logit for each language, [languages]; only their differences are meaningful."""
         chosen = [self.columns[lang] for lang in languages]
         rows = features(text)
         total = self.weights[rows].sum(axis=0, dtype=np.int64)[chosen]

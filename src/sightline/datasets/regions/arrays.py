@@ -62,8 +62,10 @@ def found_in_arrays(name: str, arrays: Mapping[str, _Array]) -> Found:
     if "bbox" not in arrays:
         return Found(name, features)
     boxes = arrays["bbox"]
-    if boxes.ndim != 2 or not {"image_w", "image_h"} <= arrays.keys():
-        raise BrokenRecordError("bbox does not have shape [regions, 4], or image_w or image_h is missing")
+    if boxes.ndim != 2:
+        raise BrokenRecordError(f"bbox has shape {list(boxes.shape)}, not [regions, 4]")
+    if missing := sorted({"image_w", "image_h"} - arrays.keys()):
+        raise BrokenRecordError(f"has bbox, but no {' or '.join(missing)}")
     if features.ndim == 2 and features.shape[0] != len(boxes) == features.shape[1]:
         features = features.T
     return Found(name, features, relative(boxes, float(arrays["image_w"]), float(arrays["image_h"])))
@@ -92,16 +94,16 @@ def _of_split(file: Path, report: OnProblem) -> Iterator[Found]:
     captions = _lines(file.with_name(split + _CAPTIONS))
     ids = _lines(file.with_name(split + _IDS))
     if captions and len(captions) % _REPEATED:
-        raise DataError(f"{file}: the file next to it has {len(captions)} captions, not five for each image")
+        raise DataError(f"{file.with_name(split + _CAPTIONS)}: has {len(captions)} captions, not five for each image")
     step = _REPEATED if captions and len(captions) == len(features) else 1
     images = len(features) // step
     if captions and len(captions) != _REPEATED * images:
         raise DataError(
-            f"{file}: has {len(features)} images, but the file next to it has {len(captions)} captions",
+            f"{file}: has {len(features)} images, but {split + _CAPTIONS} has {len(captions)} captions",
             "There must be five captions for each image, or each feature must occur five times.",
         )
     if ids and len(ids) not in (images, len(features)):
-        raise DataError(f"{file}: has {images} images, but the file next to it has {len(ids)} ids")
+        raise DataError(f"{file}: has {images} images, but {split + _IDS} has {len(ids)} ids")
     for number in range(images):
         place = f"{file}:{number * step}"
         name = decoded(ids[number * (len(ids) // images)]).strip() if ids else f"{split}-{number:06d}"

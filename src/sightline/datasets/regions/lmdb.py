@@ -26,7 +26,7 @@ def read_uniter(path: Path, report: OnProblem) -> Iterator[Found]:
         import msgpack  # noqa: F401  # imported early: otherwise every row would look broken
     except ImportError as error:
         raise SightlineError(
-            f"UNITER's features need packages: {error}", "pip install 'sightline-search[regions]'"
+            f"reading UNITER's features needs more packages: {error}", "pip install 'sightline-search[regions]'"
         ) from error
     options = {"readonly": True, "create": False, "lock": False, "readahead": False}
     try:

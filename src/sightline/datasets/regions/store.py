@@ -53,7 +53,7 @@ class RegionStore:
         try:
             spec = settings.read(StoreSpec, folder / SPEC_FILE, "region store", FORMAT, DataError, "Create it again.")
         except FileNotFoundError as error:
-            raise DataError(f"{folder}: not a region store: it has no {SPEC_FILE}") from error
+            raise DataError(f"{folder} is not a region store: it has no {SPEC_FILE}") from error
         return cls(folder, spec)
 
     def records(self, report: OnProblem) -> Iterator[Record]:

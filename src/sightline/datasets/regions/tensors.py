@@ -42,7 +42,7 @@ def read_m3p(path: Path, report: OnProblem) -> Iterator[Found]:
         import h5py
     except ImportError as error:
         raise SightlineError(
-            f"M3P's features need a package: {error}", "pip install 'sightline-search[regions]'"
+            f"reading M3P's features needs another package: {error}", "pip install 'sightline-search[regions]'"
         ) from error
     try:
         with h5py.File(path, "r") as file:
@@ -75,11 +75,13 @@ def _loaded(path: Path) -> Mapping[Any, Any]:
     try:
         import torch
     except ImportError as error:
-        raise SightlineError(f"Oscar's tensors need torch: {error}", "pip install 'sightline-search[train]'") from error
+        raise SightlineError(
+            f"reading Oscar's tensors needs torch: {error}", "pip install 'sightline-search[train]'"
+        ) from error
     try:
         loaded = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # damaged files raise many kinds of exceptions
-        raise DataError(f"{path}: torch cannot load it: {error}", _COPY) from error
+        raise DataError(f"torch cannot load {path}: {error}", _COPY) from error
     if not isinstance(loaded, dict):
         raise DataError(
             f"{path}: contains a {type(loaded).__name__}, not a mapping from images to features",

@@ -24,7 +24,7 @@ WriteProgress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The outcome of writing a store: how many images have captions, and the records `lacking` regions."""
+    """The outcome of writing a store: its spec, how many images have captions, and the records without regions."""
 
     spec: StoreSpec
     captioned: int

@@ -61,7 +61,7 @@ def test_ties_count_against_the_model_in_lists_too() -> None:
 
 
 def test_an_evaluation_without_results_says_what_to_do() -> None:
-    with pytest.raises(EvaluationError, match=r"did not keep its results\nEvaluate with top"):
+    with pytest.raises(EvaluationError, match=r"did not keep its results\nEvaluate with `top=100`"):
         list(ranked_queries(evaluate(model("it", 1.0), RECORDS)))
 
 

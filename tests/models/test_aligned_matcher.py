@@ -68,7 +68,7 @@ def test_only_a_matcher_can_be_added_and_only_once(embedding_only: Path, tmp_pat
 
 
 def test_it_reads_states_and_no_codes() -> None:
-    with pytest.raises(ModelError, match="aligned matcher compares"):
+    with pytest.raises(ModelError, match="aligned matcher needs the states"):
         dataclasses.replace(tiny.DUAL, matcher="aligned", matcher_reads="words")
     with pytest.raises(ModelError, match="requested, but BertModel has"):
         tiny.retriever(dataclasses.replace(tiny.DUAL, matcher="aligned", matcher_reads="states", matcher_layers=99))

@@ -303,9 +303,9 @@ def test_what_was_pooled_between_layers_is_the_mean_of_each_square() -> None:
     ("changes", "said"),
     [
         ({"pool_to": 2, "pool_layer": 4}, "pool_layer is 4, but the image tower has 4 layers"),
-        ({"pool_to": None, "pool_layer": 1}, "pools patches to a grid"),
-        ({"pool_to": 3, "pool": "kmeans", "pool_layer": 1}, "no clusters"),
-        ({"pool_to": 2, "codes": 1, "pool_layer": 1}, "no codes"),
+        ({"pool_to": None, "pool_layer": 1}, "Set pool_to with"),
+        ({"pool_to": 3, "pool": "kmeans", "pool_layer": 1}, "cannot be combined with clusters"),
+        ({"pool_to": 2, "codes": 1, "pool_layer": 1}, "clusters or codes"),
     ],
 )
 def test_pooling_between_layers_that_cannot_be_is_refused(changes: dict[str, Any], said: str) -> None:

@@ -65,5 +65,5 @@ def test_a_plain_search_is_as_good_as_one_without_a_rerank() -> None:
             plain, without = (collection.search(caption, k=5, **asked) for asked in ({}, {"rerank": 0}))
             assert [(hit.path, hit.score) for hit in plain] == [(hit.path, hit.score) for hit in without]
     for asked in ({"rerank": 20}, {"late": 20}):
-        with pytest.raises(ModelError, match="it is trained for embed only"):
+        with pytest.raises(ModelError, match="the model supports only `embed`"):
             sightline.search("a red square", at="photos", **asked)  # type: ignore[arg-type]

@@ -124,9 +124,9 @@ def test_a_text_without_fragments_is_refused_by_name() -> None:
 
 def test_a_stage_the_model_lacks_is_refused_with_what_it_has() -> None:
     plain = MadeUp(texts=np.eye(3), images=np.eye(3))
-    with pytest.raises(ModelError, match="made-up has no fragments, so late is unavailable"):
+    with pytest.raises(ModelError, match="made-up has no fragments, so `late` is unavailable"):
         evaluate(plain, records(), late=5)
-    with pytest.raises(ModelError, match="made-up has no matcher, so rerank is unavailable"):
+    with pytest.raises(ModelError, match="made-up has no matcher, so `rerank` is unavailable"):
         evaluate(plain, records(), rerank=5)
 
 

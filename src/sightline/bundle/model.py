@@ -204,8 +204,8 @@ _NOUNS: dict[Ability, str] = {"embed": "embeddings", "fragments": "fragments", "
 def check_ability(model: Model, ability: Ability, needed_by: str, hint: str = "") -> None:
     """Reject a call that needs an ability the model lacks."""
     if ability not in model.abilities:
-        trained = ", ".join(sorted(model.abilities))
+        trained = ", ".join(f"`{one}`" for one in sorted(model.abilities))
         raise ModelError(
-            f"{model.name} has no {_NOUNS[ability]}, so {needed_by} is unavailable: it is trained for {trained} only",
+            f"{model.name} has no {_NOUNS[ability]}, so {needed_by} is unavailable: the model supports only {trained}",
             hint,
         )

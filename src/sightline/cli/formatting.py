@@ -52,7 +52,7 @@ def clock(seconds: float) -> str:
 def report_lines(report: Report, model: str | None = None) -> Iterator[str]:
     """Yield the result of an indexing run, skipped files with reasons, and the next command.
 
-    model: the model to name in searches, if the collection does not store its location.
+    model: the model that searches must specify, if the collection does not record its location.
     """
     yield str(report)
     yield from problem_lines("Cannot be read", [(one.path, one.reason) for one in report.broken], _GROUPED)

@@ -128,7 +128,7 @@ class Pace:
     reported: float | None = None
 
     def hear(self, done: int, total: int) -> None:
-        """Update the progress."""
+        """Record how much is done, and the total."""
         is_new = self.began is None or done < self.done  # the next job of a command begins at 0 again
         self.began = self.clock() if is_new else self.began
         self.done, self.total = done, total

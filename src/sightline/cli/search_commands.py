@@ -127,7 +127,7 @@ def _read_text(at: Path, is_asked: bool, retry: bool) -> None:
 
 
 def _finds_again(model: str) -> bool:
-    """Return whether searches find the model by themselves: the default, or a bundle whose folder is recorded."""
+    """Return whether searches can find the model: it is the default one, or a bundle whose folder is recorded."""
     from sightline.bundle.layout import SPEC_FILE
     from sightline.registry.loader import without_fast
 

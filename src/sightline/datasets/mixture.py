@@ -1,4 +1,4 @@
-"""Batches from several sources: each batch comes from one source, in fixed shares; seed and step alone determine it."""
+"""Batches from several sources in fixed shares; each comes from one source and depends only on seed and step."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -109,7 +109,7 @@ def _read(
 
 
 def own_reader(path: str) -> tuple[Path, Reader]:
-    """Return the file and the reader named by `py:MODULE:FUNCTION:FILE`; it is called like those in `READERS`."""
+    """Return the file and the reader named by `py:MODULE:FUNCTION:FILE`; call it like the readers in `READERS`."""
     module, _, rest = path.removeprefix(READER_PREFIX).partition(":")
     function, separator, file = rest.partition(":")
     if not separator:

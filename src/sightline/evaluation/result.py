@@ -20,7 +20,7 @@ from sightline.evaluation.test_set import Questions
 class FoldRanks:
     """The ranks of one gallery's queries, and the image that each query belongs to (an index into the records).
 
-    text_to_image: [captions], ranks; caption_of: [captions], their images. image_to_text, image: the same, [images].
+    text_to_image: [captions], ranks; caption_of: [captions], their images. image_to_text, image: the same by image.
     best_images: [captions, top], the best images for each caption, as indices into the records followed by the
     distractors; best_captions: [images, top]. Both are filled with -1 after the last result, and are empty unless `top`
     results were requested. caption: [captions], the index of each among all captions.

@@ -24,7 +24,7 @@ class Questions:
 
     image_of: [captions], the index in `images` of each caption's image. skipped: the number of records left out because
     they have no captions in the language. asked: how many of the images are queries, which come first; the others and
-    their captions only enlarge the galleries. keys: those of the images, then those of the distractors.
+    their captions only enlarge the galleries. keys: the keys of the images, then those of the distractors.
     """
 
     images: tuple[ImageSource, ...]

@@ -1,4 +1,4 @@
-"""Operator fusion: merge steps, because launch overhead limits small steps, and memory bandwidth large ones.
+"""Operator fusion: merge steps, because small steps are limited by launch overhead and large ones by memory bandwidth.
 
 Results stay the same up to rounding.
 """

@@ -74,7 +74,7 @@ def _check_rounding(nodes: Sequence[GraphNode]) -> None:
         reads = rounded.intersection(node.inputs)
         if bool(reads) != (node.operator == "MatMulIntegerToFloat"):
             raise refuse(
-                node.operator, "reads quantised numbers" if reads else "reads integers that it did not quantise"
+                node.operator, "reads quantised numbers" if reads else "reads integers that no QuantizeLinear made"
             )
 
 

@@ -11,7 +11,7 @@ _SHORTEST, _LONGEST = 2, 5
 
 
 def features(text: str) -> list[int]:
-    """Return the rows of a text's features, with repetitions: whole words, and runs of 2 to 5 letters of each word.
+    """Return the table rows of a text's features, with repeats: whole words, and their runs of 2 to 5 letters.
 
     Chinese and Japanese are written without spaces: there, features are single characters and pairs.
     """

@@ -104,9 +104,9 @@ def resolve(options: SearchOptions, model: Model, matcher: Model | None = None) 
     elif options.late == 0:
         check_ability(model, "embed", "ranking", "Rank by late interaction: late = all, or as many as there are items.")
     if options.late:
-        check_ability(model, "fragments", "late", "Leave it out, or choose another model.")
+        check_ability(model, "fragments", "`late`", "Leave it out, or choose another model.")
     if options.rerank:
-        check_ability(matcher or model, "match", "rerank", "Leave it out, or choose another model.")
+        check_ability(matcher or model, "match", "`rerank`", "Leave it out, or choose another model.")
     defaults = (matcher or model).defaults
     late, rerank = options.late, options.rerank
     if late is None:

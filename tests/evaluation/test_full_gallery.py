@@ -79,7 +79,7 @@ def test_another_model_may_match_what_this_one_retrieved() -> None:
     assert (found.model, found.stages) == ("fast + made-up", ("embed", f"match@{len(IMAGE_OF)}"))
     with pytest.raises(OptionError, match="nothing to rerank"):
         evaluate(retriever, split_records(), matcher=matcher)
-    with pytest.raises(ModelError, match="fast has no matcher, so rerank"):
+    with pytest.raises(ModelError, match="fast has no matcher, so `rerank`"):
         evaluate(made_up(), split_records(), rerank=3, matcher=retriever)
 
 

@@ -210,7 +210,7 @@ def test_a_gradient_that_is_not_finite_ends_the_run_too(
 
 def test_a_validation_that_the_model_cannot_do_is_refused_at_the_start(few: Path, tmp_path: Path) -> None:
     asked = recipe(few, val=few, model={"matcher": "none"}, validation={"rerank": 5})
-    with pytest.raises(ModelError, match="has no matcher, so rerank"):
+    with pytest.raises(ModelError, match="has no matcher, so `rerank`"):
         train(parse_recipe(asked, "it"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -155,7 +155,7 @@ def records_of(data: Captioned, **options: Any) -> Sequence[Record]:
 
 
 def _paths(data: Captioned) -> list[str] | None:
-    """Return the paths of the data sets; None if the data are records."""
+    """Return the paths of the data sets; None if `data` contains records instead."""
     listed = [data] if isinstance(data, str | Path) else data
     return [str(path) for path in listed] if any(isinstance(one, str | Path) for one in listed) else None
 

@@ -86,7 +86,7 @@ def _check_languages(languages: Sequence[str], own: BundleSpec) -> None:
     if repeated := sorted({lang for lang in languages if languages.count(lang) > 1}):
         raise BundleError(f"languages listed more than once: {', '.join(repeated)}", "List each language once.")
     if known := sorted(set(languages) & set(own.text.languages)):
-        raise BundleError(f"{own.name} already reads {', '.join(known)}", "Specify only languages to add.")
+        raise BundleError(f"{own.name} already reads {', '.join(known)}", "List only languages that it does not read.")
 
 
 def _check_outputs(draft: Path, own: BundleSpec, spec: LanguagesSpec) -> None:

@@ -31,7 +31,7 @@ class Engine(Protocol):
 
 
 class OnnxRuntime:
-    """A graph under ONNX Runtime, on the CPU."""
+    """A graph that ONNX Runtime runs on the CPU."""
 
     def __init__(self, path: Path, threads: int) -> None:
         import onnxruntime
@@ -75,7 +75,7 @@ def load_engine(path: Path, device: Device, threads: int) -> Engine:
 def gpu_pair_matcher(
     engine: Engine, texts: Ragged, images: Ragged
 ) -> Callable[[Int64Array, Int64Array], Float32Array] | None:
-    """Keep all states in GPU memory and match them by index; None if they do not fit or the engine is on a CPU."""
+    """Return a function that matches states in GPU memory by index; None if they do not fit or no GPU is used."""
     from sightline.kernels.graphs import TorchGraph
     from sightline.kernels.pairs import DevicePairs
 

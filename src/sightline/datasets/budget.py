@@ -67,7 +67,7 @@ def _cuts(tokens: _Ints, regions: _Ints, budget: int) -> list[int]:
         if length + count > budget:
             raise DataError(
                 f"a caption of {length} tokens with an image of {count} regions does not fit in a batch of {budget}",
-                "Raise data.batch_tokens.",
+                "Raise `data.batch_tokens`.",
             )
         longest, most = max(longest, length), max(most, count)
         if (number + 1 - cuts[-1]) * (longest + most) > budget:

@@ -55,7 +55,7 @@ def candidates_from_embeddings(queries: FloatArray, gallery: FloatArray, k: int,
     Ties are ordered by index, so that the result is deterministic. A gallery smaller than k is returned in full.
     """
     if k < 1:
-        raise EvaluationError(f"k cannot be {k}", "Set k to at least 1.")
+        raise EvaluationError(f"k cannot be {k}", "Set `k` to at least 1.")
     queries, gallery = (np.ascontiguousarray(side, dtype=np.float32) for side in (queries, gallery))
     _largest_norm(queries, "query embeddings"), _largest_norm(gallery, "gallery embeddings")
     k, height = min(k, len(gallery)), -(-_WIDTH * chunk * chunk // max(1, len(gallery)))

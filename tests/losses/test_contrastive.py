@@ -143,7 +143,9 @@ def test_the_scale_is_held_at_its_bound_and_can_come_back() -> None:
 def test_settings_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ModelError, match=r"at least 0\.01"):
         Contrastive(temperature=0.001)
-    with pytest.raises(ModelError, match="above 0"):
+    with pytest.raises(ModelError, match="temperature cannot be 0\nUse a number above 0"):
         Contrastive(temperature=0)
+    with pytest.raises(ModelError, match="max_scale cannot be -1"):
+        Contrastive(max_scale=-1)
     with pytest.raises(ModelError, match="label_smoothing cannot be 1"):
         Contrastive(label_smoothing=1.0)

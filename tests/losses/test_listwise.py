@@ -98,7 +98,9 @@ def test_a_model_without_a_matcher_is_refused() -> None:
         value(Listwise(), pairs)
 
 
-@pytest.mark.parametrize("wrong", [{"negatives": 0}, {"temperature": 0.0}, {"chunk": -1}], ids=str)
+@pytest.mark.parametrize(
+    "wrong", [{"negatives": 0}, {"temperature": 0.0}, {"chunk": -1}, {"cosine": -1.0}, {"texts": -1}], ids=str
+)
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ModelError, match=next(iter(wrong))):
         Listwise(**wrong)  # type: ignore[arg-type]

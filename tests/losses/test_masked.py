@@ -395,8 +395,8 @@ def test_what_cannot_be_combined_is_refused() -> None:
         (MaskedWords, {"share": 0.0}, "masked_words.share cannot be 0.0"),
         (MaskedFragments, {"share": 1.5}, "masked_fragments.share cannot be 1.5"),
         (MaskedFragments, {"target": "boxes"}, "target cannot be 'boxes'"),
-        (MaskedFragments, {"classes": 1}, "1 classes"),
-        (MaskedFragments, {"temperature": 0.0}, "temperature 0.0"),
+        (MaskedFragments, {"classes": 1}, "masked_fragments.classes cannot be 1\nUse at least 2"),
+        (MaskedFragments, {"temperature": 0.0}, "masked_fragments.temperature cannot be 0.0"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(kind: type[Loss], setting: dict[str, object], said: str) -> None:

@@ -127,7 +127,7 @@ def test_patches_are_hidden_from_a_tower_that_is_trained_above_frozen_layers(few
 
 
 def test_batches_of_tokens_are_of_pairs_and_languages_are_some(few: Path) -> None:
-    with pytest.raises(RecipeError, match=r'batch_tokens: cannot be combined with draw = "unique"\nSet draw = "pairs"'):
+    with pytest.raises(RecipeError, match=r'batch_tokens cannot be combined with draw = "unique"\nSet draw = "pairs"'):
         parse_recipe(recipe(few, data={"batch_tokens": 500}), "it")
     for lang in ([], ["en", "en"]):
         with pytest.raises(RecipeError, match="each only once"):

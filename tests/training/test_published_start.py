@@ -105,7 +105,7 @@ def test_lora_leaves_the_encoders_as_they_are_and_is_merged_into_the_best(
         ({"losses": {"late": {"loss": "contrastive", "on": "fragments"}}}, "losses.late: a published model has"),
         ({"lora": {"layers": "nothing"}}, "lora.layers: no linear layer"),
         ({"lora": {"encoders": ["sound"]}}, 'has no encoder "sound"'),
-        ({"lora": {}, "average": {"with_start": 0.5}}, "average.with_start: cannot be combined with lora"),
+        ({"lora": {}, "average": {"with_start": 0.5}}, "average.with_start cannot be combined with lora"),
         ({"validation": {"patience": 2}}, "validation.patience needs more than one validation"),
     ],
 )

@@ -108,13 +108,13 @@ def test_a_checkpoint_of_regions_comes_back_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"codes": 2}, "has no image tower to apply them to"),
-        ({"pool_layer": 1}, "has no image tower to apply them to"),
-        ({"matcher_layer": 1}, "has no image tower to apply them to"),
-        ({"pool": "kmeans"}, "an image_reader reads every region"),
+        ({"codes": 2}, "codes is 2, but a model that reads regions has no image tower"),
+        ({"pool_layer": 1}, "pool_layer is 1, but a model that reads regions has no image tower"),
+        ({"matcher_layer": 1}, "matcher_layer is 1, but a model that reads regions has no image tower"),
+        ({"pool": "kmeans"}, "an image_reader reads every region, so regions cannot be pooled"),
         ({"image": tiny.DUAL.image}, "either an image tower or regions"),
         ({"regions": None}, "either an image tower or regions"),
-        ({"regions": None, "image": tiny.DUAL.image}, "needs the size of its images"),
+        ({"regions": None, "image": tiny.DUAL.image}, "needs to know the size of its images"),
     ],
     ids=["codes", "pool-layer", "matcher-layer", "clusters", "both", "neither", "no-size"],
 )

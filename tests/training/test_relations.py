@@ -181,7 +181,7 @@ def test_phases_that_meet_leave_no_step_out_and_have_none_in_common() -> None:
         ),
         ({"schedule": {"steps": 9, "run": "random"}}, 'begin and end need schedule.run = "together"'),
         ({"schedule": {"steps": 9, "decay": "drops"}}, "needs a list of drops"),
-        ({"schedule": {"steps": 9, "drops": [0.5]}}, "needs a list of drops"),
+        ({"schedule": {"steps": 9, "drops": [0.5]}}, 'schedule.drops is set, but decay is "linear"'),
         ({"schedule": {"steps": 9, "decay": "drops", "drops": [15]}}, "schedule.drops cannot be 15"),
         ({"data": {"draw": "all", "neighbours": {}}}, 'cannot be combined with draw = "all"'),
         ({"data": {"batch_size": 10, "neighbours": {"per_cluster": 4}}}, "data.batch_size is 10, not a multiple of 4"),

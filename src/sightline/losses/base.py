@@ -38,13 +38,13 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """A batch: texts [T, …] and images [I, …], and which belong together.
+    """A batch: texts [T, …] and images [I, …], and which of them belong together.
 
     text_ids [T] and image_ids [I] identify the image of each row: a text and an image with the same id are a positive
     pair, and never negatives of each other, however often the image occurs in the batch. The numbers of texts and
     images may differ, for example with five captions for each image.
 
-    In distributed training, the batch is that of all processes, and `own_texts` and `own_images` are the rows that this
+    In distributed training, the batch spans all processes, and `own_texts` and `own_images` are the rows that this
     process computes the loss for. In a single process, these are all rows.
 
     also_positive: [T, I], bool: additional positives, such as another image with the same label; None if there are
@@ -166,7 +166,7 @@ def check_scores(loss: str, on: str) -> frozenset[Field]:
 
 
 def check_chunk(chunk: int) -> int:
-    """Reject a negative number of pairs."""
+    """Reject a negative `chunk`."""
     if chunk < 0:
         raise ModelError(f"chunk cannot be {chunk}", "Use a number of pairs, or 0 for all at once.")
     return chunk

@@ -65,10 +65,9 @@ class Contrastive(Loss):
         super().__init__()
         self._takes_over = temperature is None
         temperature = 0.07 if temperature is None else temperature
-        if temperature <= 0 or max_scale <= 0:
-            raise ModelError(
-                f"contrastive.temperature cannot be {temperature} with max_scale {max_scale}", "Both must be above 0."
-            )
+        for key, value in (("temperature", temperature), ("max_scale", max_scale)):
+            if value <= 0:
+                raise ModelError(f"contrastive.{key} cannot be {value}", "Use a number above 0.")
         if 1 / temperature > max_scale * (1 + 1e-6):
             raise ModelError(
                 f"contrastive.temperature {temperature} means a scale of {1 / temperature:.4g}, above {max_scale}",

@@ -25,10 +25,10 @@ class Distill(Loss):
 
     on: how the student compares texts and images.
     teacher_temperature, student_temperature: τt and τs. Paper 3 gives 12 and 12 for shrinking to fragments, and 2 and
-        12 for shrinking to embeddings; what works are their inverses (1/12 and 1/12, 1/2 and 1/12). At temperatures far
+        12 for shrinking to embeddings; only their inverses work (1/12 and 1/12, 1/2 and 1/12). At temperatures far
         above the scores, distributions are nearly uniform, and the loss requires s = t · τs / τt up to a constant
-        (Hinton et al. 2015, section 2.1): 12 and 12 makes two sums of cosines equal, but 2 and 12 requires one cosine
-        to be six times such a sum, which is impossible, so that the loss never converges.
+        (Hinton et al. 2015, section 2.1): 12 and 12 require two sums of cosines to be equal, but 2 and 12 require one
+        cosine to be six times such a sum, which is impossible, so the loss never converges.
     over: "all", the whole distributions in both directions, as is usual in distillation; or "positives", equation 6 as
         printed, which has only the text's own image: a contrastive loss from text to image, weighted by the teacher's
         confidence and summed over texts.
@@ -38,7 +38,8 @@ class Distill(Loss):
     Reads the embeddings, or the fragments, of both sides, and the teacher's scores. A text or image without a positive
     or without a negative in the batch is ignored.
 
-    Distributed: a sum over own anchors; for "all", divided by the number of anchors that count in the whole batch.
+    Distributed: each process sums over its own anchors; for "all", the sum is divided by the number of valid anchors in
+    the whole batch.
 
     >>> from sightline.models import EncodedTensors
     >>> sides = EncodedTensors(torch.eye(2), torch.eye(2)[:, None], torch.ones(2, 1, dtype=torch.bool), None)
@@ -63,11 +64,9 @@ class Distill(Loss):
         self.needs = check_scores("distill", on)
         if over not in get_args(Over):
             raise ModelError(f"distill.over cannot be {over!r}", f"Choose one of {', '.join(get_args(Over))}.")
-        if teacher_temperature <= 0 or student_temperature <= 0:
-            raise ModelError(
-                f"distill temperatures cannot be {teacher_temperature} and {student_temperature}",
-                "Both must be above 0.",
-            )
+        for side, temperature in (("teacher", teacher_temperature), ("student", student_temperature)):
+            if temperature <= 0:
+                raise ModelError(f"distill.{side}_temperature cannot be {temperature}", "Use a number above 0.")
         self.on = on
         self.teacher_temperature = teacher_temperature
         self.student_temperature = student_temperature
@@ -76,7 +75,7 @@ class Distill(Loss):
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
         """Return this process's contribution to the loss."""
         if pairs.teacher_scores is None:
-            raise ModelError("distill needs a teacher", "Add a [teacher] to the recipe.")
+            raise ModelError("distill needs a teacher", "Add a [teacher] table to the recipe.")
         student = pairs.scores(self.on) / self.student_temperature
         teacher = pairs.teacher_scores.detach().to(student) / self.teacher_temperature
         positive, negative = pairs.positive, pairs.negative

@@ -83,7 +83,7 @@ def _matched(words: Tensor, word_mask: Tensor, patches: Tensor, patch_mask: Tens
 
 
 def _summed_up(best: Tensor, mask: Tensor, k: int) -> Matched:
-    """Summarise the best match of every fragment with another item: best [from, to, n], mask [from, n].
+    """Summarise the best match of each fragment in another item: best [from, to, n], mask [from, n].
 
     Matches of padding are `_NEVER`, which the threshold turns into zeros.
     """

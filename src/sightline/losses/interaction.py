@@ -44,6 +44,6 @@ def _refuse_empty(mask: Tensor) -> None:
     empty = ~mask.any(1)
     if bool(empty.any()):
         raise ModelError(
-            f"item {int(empty.int().argmax())} of {len(mask)} has no fragments, but late interaction needs some",
+            f"item {int(empty.int().argmax())} of {len(mask)} has no fragments, which late interaction needs",
             "Leave out empty texts.",
         )

@@ -54,10 +54,9 @@ class Listwise(Loss):
         texts: int = 0,
     ) -> None:
         super().__init__()
-        if min(cosine, texts) < 0:
-            raise ModelError(
-                f"listwise.cosine and listwise.texts cannot be {cosine} and {texts}", "Both must be at least 0."
-            )
+        for key, value in (("cosine", cosine), ("texts", texts)):
+            if value < 0:
+                raise ModelError(f"listwise.{key} cannot be {value}", "Use a number of at least 0.")
         if negatives < 1:
             raise ModelError(f"listwise.negatives cannot be {negatives}", "Use at least 1.")
         if temperature <= 0:

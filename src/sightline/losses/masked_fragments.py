@@ -57,8 +57,9 @@ class MaskedFragments(Loss):
     share: the probability of hiding a fragment; at least one fragment of each image is hidden.
     chunk: encode this many images at a time, and again in the backward pass; 0 encodes all at once.
 
-    Needs two towers, and weights that stay frozen. Runs the image side itself; if fused, gradients also flow to the
-    texts' [CLS]. An image whose text is needed but missing contributes nothing.
+    Needs a two-tower model, and targets that do not change in training (see `models.masking`). Runs the image side
+    itself; if fused, gradients also flow to the texts' [CLS]. An image whose text is needed but missing contributes
+    nothing.
 
     Distributed: each process computes the terms of its own images; the mean is over all images of the batch.
     """
@@ -83,11 +84,10 @@ class MaskedFragments(Loss):
             raise ModelError(
                 f"masked_fragments.target cannot be {target!r}", f"Choose one of {', '.join(get_args(MaskTarget))}."
             )
-        if classes < 2 or temperature <= 0:
-            raise ModelError(
-                f"masked_fragments cannot have {classes} classes at temperature {temperature}",
-                "Use at least 2 classes, and a temperature above 0.",
-            )
+        if classes < 2:
+            raise ModelError(f"masked_fragments.classes cannot be {classes}", "Use at least 2.")
+        if temperature <= 0:
+            raise ModelError(f"masked_fragments.temperature cannot be {temperature}", "Use a number above 0.")
         self.needs = frozenset({"pooled"}) if fused else frozenset()
         self.target = target
         self.fused = fused

@@ -26,7 +26,7 @@ def own_inputs(loss: str, pairs: Pairs) -> Inputs:
     """Return the inputs of a batch; raises an error if it has none."""
     if pairs.inputs is None:
         raise ModelError(
-            f"{loss} masks parts of the encoder inputs, but the batch does not include them", "Set inputs in Pairs."
+            f"{loss} masks parts of the encoder inputs, but the batch does not include them", "Set `Pairs.inputs`."
         )
     return pairs.inputs
 
@@ -69,7 +69,7 @@ def mask_words(there: Tensor, numbers: Tensor, share: float) -> Masked:
 
 
 def others_of(side: EncodedTensors, positive: Tensor) -> Tensor:
-    """The [CLS] [items, width] of each item's partner: the first positive in its row of `positive` [items, others]."""
+    """Return the [CLS] [items, width] of each item's partner: its first positive in `positive` [items, others]."""
     if side.pooled is None:
         raise ModelError("this model has no [CLS] vector to add", "Set fused = false.")
     return side.pooled.index_select(0, positive.int().argmax(1))

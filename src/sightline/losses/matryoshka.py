@@ -13,15 +13,15 @@ from sightline.models.retriever import Retriever
 class Matryoshka(Contrastive):
     """The contrastive loss of full embeddings and of their leading dimensions (Kusupati et al. 2022, equation 1).
 
-        L = mean over d in (dims and the whole) of InfoNCE( e[:d] / |e[:d]| )
+        L = mean over d in (dims and the full length) of InfoNCE( e[:d] / |e[:d]| )
 
     The first 128 of 512 dimensions, for example, are then an embedding by themselves, which
     `sightline export --dim 128` keeps.
 
     dims: the lengths to train besides the full one; each must be below the model's `embedding_dim`.
-    temperature, learn_temperature, max_scale, label_smoothing: as in `contrastive`; all lengths share a temperature.
+    temperature, learn_temperature, max_scale, label_smoothing: as in `contrastive`; all lengths share one temperature.
 
-    Reads the embeddings of both sides. Distributed: as `contrastive`.
+    Reads the embeddings of both sides. Distributed: as in `contrastive`.
 
     >>> from sightline.models import EncodedTensors
     >>> def encoded(vectors):

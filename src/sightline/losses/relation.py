@@ -87,12 +87,10 @@ class Relation(Loss):
             raise ModelError(
                 f"relation.connected cannot be {connected}", "Use a fraction of the batch, above 0 and at most 1."
             )
-        if min(matches, layers) < 1 or min(relevance, regularisation, chunk) < 0:
-            raise ModelError(
-                f"relation cannot have matches {matches}, layers {layers}, relevance {relevance}, "
-                f"regularisation {regularisation} and chunk {chunk}",
-                "Use at least one match and one layer, and at least 0 for the others.",
-            )
+        least = {"matches": 1, "layers": 1, "relevance": 0, "regularisation": 0, "chunk": 0}
+        for key, value in zip(least, (matches, layers, relevance, regularisation, chunk), strict=True):
+            if value < least[key]:
+                raise ModelError(f"relation.{key} cannot be {value}", f"Use a number of at least {least[key]}.")
         self.mechanism, self.among, self.consistent = mechanism, among, consistent
         self.layers, self.heads, self.dropout = layers, heads, dropout
         self.relevance, self.regularisation = relevance, regularisation

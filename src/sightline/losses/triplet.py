@@ -77,8 +77,8 @@ class Triplet(Loss):
             )
         if not 0 < nearest < farthest <= 2:
             raise ModelError(
-                f"triplet distances cannot be from {nearest} to {farthest}",
-                "Unit vectors are 0 to 2 apart: set 0 < nearest < farthest <= 2.",
+                f"triplet.nearest and triplet.farthest cannot be {nearest} and {farthest}",
+                "The distance between unit vectors is at most 2: use 0 < nearest < farthest <= 2.",
             )
         self.needs = check_scores("triplet", on)
         if on == "fragments" and negatives == "distance":
@@ -120,7 +120,7 @@ class Triplet(Loss):
         return both if self.reduction == "sum" else both / positive.sum().clamp(min=1)
 
     def _violations(self, cosines: Tensor, positive: Tensor, negative: Tensor, numbers: Tensor, dim: int) -> Tensor:
-        """Compute one direction, [..., anchors, items], summed over positive pairs; numbers: a random number each."""
+        """Compute one direction, [..., anchors, items], summed over positive pairs; numbers: random, one per pair."""
         if self.negatives == "distance":
             log_weights = inverse_density(cosines.detach(), dim, self.nearest)
             allowed = negative & (cosines.detach() > 1 - self.farthest**2 / 2)

@@ -66,11 +66,11 @@ class SourceRecipe:
             if prompt.count("{}") != 1:
                 raise RecipeError(f'{where}.prompts: "{prompt}" must contain {{}} once, for the label')
         if not self.train:
-            raise RecipeError(f"{where}.train: is empty")
+            raise RecipeError(f"{where}.train is empty")
         for key in ("share", "passes", "batch_size", "limit"):
             at_least(0, f"{where}.{key}", getattr(self, key))
         if self.share and self.passes:
-            raise RecipeError(f"{where}: set either share or passes")
+            raise RecipeError(f"{where} has both share and passes", "Remove one of them.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class ValidationSetRecipe:
 
     def __post_init__(self) -> None:
         if not self.data:
-            raise RecipeError(f"data.val.{self.name}.data: is empty")
+            raise RecipeError(f"data.val.{self.name}.data is empty")
         at_least(0, f"data.val.{self.name}.weight", self.weight)
 
 
@@ -144,14 +144,14 @@ class DataRecipe:
                 f"data.word_noise cannot be {self.word_noise}", "Use a probability of at least 0 and below 1."
             )
         if not self.train and not self.sources:
-            raise RecipeError("data.train: is empty")
+            raise RecipeError("data.train is empty")
         if self.train and self.sources:
-            raise RecipeError("data: cannot have both train and sources", "Remove one of them.")
+            raise RecipeError("data cannot have both train and sources", "Remove one of them.")
         at_least(1, "data.batch_size", self.batch_size)
         at_least(0, "data.limit", self.limit)
         at_least(0, "data.batch_tokens", self.batch_tokens)
         if self.batch_tokens and self.draw != "pairs":
-            raise RecipeError(f'data.batch_tokens: cannot be combined with draw = "{self.draw}"', 'Set draw = "pairs".')
+            raise RecipeError(f'data.batch_tokens cannot be combined with draw = "{self.draw}"', 'Set draw = "pairs".')
         if not self.languages or len(set(self.languages)) < len(self.languages):
             raise RecipeError(
                 f"data.lang cannot be {list(self.languages)}", "Specify one language or several, and each only once."
@@ -208,11 +208,11 @@ class DataRecipe:
         shares = [source.share > 0 for source in self.sources]
         if any(shares) and not all(shares):
             without = next(source.name for source in self.sources if not source.share)
-            raise RecipeError(f"data.sources.{without}: has no share", "Set a share for every source, or for none.")
+            raise RecipeError(f"data.sources.{without} has no share", "Set a share for every source, or for none.")
         for key, used in (("batch_tokens", self.batch_tokens), ("limit", self.limit), ("neighbours", self.neighbours)):
             if self.sources and used:
                 other = "Set limit in each source." if key == "limit" else "Train on one source, with data.train."
-                raise RecipeError(f"data.{key}: cannot be combined with data.sources", other)
+                raise RecipeError(f"data.{key} cannot be combined with data.sources", other)
 
     def _check_validation_sets(self) -> None:
         named = [one for one in self.val if isinstance(one, ValidationSetRecipe)]
@@ -234,14 +234,14 @@ class DataRecipe:
         for key, used in keys.items():
             if used:
                 raise RecipeError(
-                    f"data.streaming: cannot be combined with {key}, which needs a list of all images",
+                    f"data.streaming cannot be combined with {key}, which needs a list of all images",
                     "Remove one of them.",
                 )
 
     def _check_neighbours(self, asked: NeighbourRecipe) -> None:
         if self.draw not in ("unique", "one"):
             raise RecipeError(
-                f'data.neighbours: cannot be combined with draw = "{self.draw}"', 'Set draw = "unique" or "one".'
+                f'data.neighbours cannot be combined with draw = "{self.draw}"', 'Set draw = "unique" or "one".'
             )
         if self.batch_size % asked.per_cluster:
             raise RecipeError(

@@ -40,7 +40,8 @@ class Recipe:
     """A training run.
 
     name: the name of the run and of its folder, runs/NAME.
-    data, schedule, optimizer, validation, checkpoint, log, augment, average, lora, blend: see its table below.
+    data, schedule, optimizer, validation, checkpoint, log, augment, average, lora, blend: described in its own table
+    below.
     seed: the seed of all random numbers.
     model: either `start` (the model to continue from: a checkpoint folder, the folder of a published model such as
     CLIP, or `hf:NAME`; with `add`, the settings of a matcher to add to a checkpoint that has none), or `kind`
@@ -94,11 +95,11 @@ class Recipe:
             if not self.start:
                 raise RecipeError("average.with_start: a new model has no trained weights", "Set model.start.")
             if self.lora is not None:
-                raise RecipeError("average.with_start: cannot be combined with lora", "Lower lora.alpha instead.")
+                raise RecipeError("average.with_start cannot be combined with lora", "Lower lora.alpha instead.")
         if self.data.streaming and (self.teacher is not None or (self.augment is not None and self.augment.views)):
             key = "teacher" if self.teacher is not None else "augment.views"
             raise RecipeError(
-                f"data.streaming: cannot be combined with {key}, which encodes all images once", "Remove one of them."
+                f"data.streaming cannot be combined with {key}, which encodes all images once", "Remove one of them."
             )
         if not self.start:
             self.model_config()
@@ -130,10 +131,10 @@ class Recipe:
         covered = 0.0
         for begin, end in sorted(span for name, span in self.spans.items() if self.weights[name]):
             if begin > covered:
-                raise RecipeError(f"losses: no loss is active between {covered} and {begin} of the run")
+                raise RecipeError(f"losses: no loss is active between the fractions {covered} and {begin} of the run")
             covered = max(covered, end)
         if covered < 1:
-            raise RecipeError(f"losses: no loss is active after {covered} of the run")
+            raise RecipeError(f"losses: no loss is active after the fraction {covered} of the run")
 
     @property
     def sources(self) -> dict[str, tuple[str, ...]]:

@@ -28,7 +28,7 @@ class RegionImages:
         self.counts = np.array([one.count if isinstance(one, RegionSlice) else 0 for one in images], dtype=np.int64)
         if not self.counts.all():
             raise DataError(
-                f"{images[int(self.counts.argmin())].name}: is an image, but the model reads regions",
+                f"{images[int(self.counts.argmin())].name}: this is an image, but the model reads regions",
                 "Detect regions in your images, or convert published features: sightline regions SOURCE --out STORE",
             )
 

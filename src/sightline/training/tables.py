@@ -35,16 +35,22 @@ class ScheduleRecipe:
         at_least(0, "schedule.epochs", self.epochs)
         at_least(0, "schedule.steps", self.steps)
         if (self.epochs > 0) == (self.steps > 0):
-            raise RecipeError("schedule: set either epochs or steps", "For example --set schedule.steps=1000")
+            raise RecipeError("set either schedule.epochs or schedule.steps", "For example --set schedule.steps=1000")
         if not 0 <= self.warmup <= 1:
             raise RecipeError(f"schedule.warmup cannot be {self.warmup}", "Use a fraction of all steps, from 0 to 1.")
-        if (self.decay == "drops") != bool(self.drops):
-            raise RecipeError('schedule: decay = "drops" needs a list of drops, and drops need decay = "drops"')
+        if self.decay == "drops" and not self.drops:
+            raise RecipeError('schedule: decay = "drops" needs a list of drops', "Set schedule.drops.")
+        if self.drops and self.decay != "drops":
+            raise RecipeError(
+                f'schedule.drops is set, but decay is "{self.decay}"', 'Set decay = "drops", or leave out drops.'
+            )
         for share in self.drops:
             check_share("schedule.drops", share)
-        if (self.run == "pattern") != bool(self.pattern):
+        if self.run == "pattern" and not self.pattern:
+            raise RecipeError('schedule: run = "pattern" needs a pattern of losses', "Set schedule.pattern.")
+        if self.pattern and self.run != "pattern":
             raise RecipeError(
-                'schedule: run = "pattern" needs a pattern of losses, and a pattern needs run = "pattern"'
+                f'schedule.pattern is set, but run is "{self.run}"', 'Set run = "pattern", or leave out pattern.'
             )
 
 

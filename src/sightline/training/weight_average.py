@@ -88,7 +88,9 @@ def blend(model: Retriever, part: str, source: str, share: float) -> None:
     The projection of `source`, if the model started with it, is not changed: it belongs to the heads.
     """
     if not 0 <= share <= 1:
-        raise ModelError(f"blend.share cannot be {share}", "Use a fraction from 0 (all source) to 1 (all trained).")
+        raise ModelError(
+            f"blend.share cannot be {share}", "Use a fraction from 0 (only the source) to 1 (only the model itself)."
+        )
     if part not in model.parts():
         raise ModelError(f"this model has no part {part!r}", f"Choose one of {', '.join(model.parts())}.")
     trained = dict(model.parts()[part].named_parameters())

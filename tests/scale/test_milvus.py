@@ -85,7 +85,7 @@ def test_a_store_without_an_index_is_found_and_completed(photos: Path, url: str,
     client.release_collection(address.name)
     client.drop_index(address.name, "embedding")
     client.close()
-    with pytest.raises(StoreError, match="was not created completely"):
+    with pytest.raises(StoreError, match="incomplete, because it has no index"):
         Collection.open(url)
     found = [finding for finding in examine(at) if finding.subject == "Collection"]
     assert [(one.state, "sightline index --at" in one.way_out) for one in found] == [("broken", True)]

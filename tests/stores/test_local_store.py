@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from sightline.bundle.encoded import Encoded
-from sightline.errors import StoreError
+from sightline.errors import DamagedStoreError, StoreError
 from sightline.stores.base import Shape
 from sightline.stores.columns import Column
-from sightline.stores.head import HEAD_FILE
+from sightline.stores.head import HEAD_FILE, _digest
 from sightline.stores.local import LocalStore
 from sightline.stores.local_search import Effort
 from sightline.stores.row_index import RowIndex
@@ -39,7 +39,7 @@ def test_a_missing_store_cannot_be_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("write", [True, False])
 def test_a_store_of_another_shape_is_refused(tmp_path: Path, write: bool) -> None:
     filled(tmp_path).close()
-    with pytest.raises(StoreError, match=r"fragments=5.*not of.*fragments=6") as error:
+    with pytest.raises(StoreError, match=r"fragments=5.*but.*fragments=6.*was expected") as error:
         LocalStore.open(tmp_path, Shape(12, 6, 3), write=write)
     assert "index again" in error.value.way_out
     LocalStore.open(tmp_path, SHAPE, write=True).close()
@@ -53,6 +53,27 @@ def test_a_head_that_cannot_be_understood_is_refused(tmp_path: Path, text: str, 
     with pytest.raises(StoreError, match=HEAD_FILE):
         LocalStore.open(tmp_path, SHAPE, write=write)
     assert (tmp_path / "embeddings.0").stat().st_size == 20 * 2 * SHAPE.embedding
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda counts: counts.pop("codes"), r"damaged \(its head file does not list codes\)"),
+        (lambda counts: counts.update(codes=19), r"damaged \(its head file lists different numbers of rows\)"),
+        (lambda counts: counts.update(ids=-1), r"damaged \(contains negative numbers\)"),
+    ],
+    ids=["missing", "different", "negative"],
+)
+def test_a_head_that_contradicts_itself_is_refused(
+    tmp_path: Path, change: Callable[[dict[str, int]], object], said: str
+) -> None:
+    filled(tmp_path).close()
+    head = json.loads((tmp_path / HEAD_FILE).read_text())
+    del head["checksum"]
+    change(head["counts"])
+    (tmp_path / HEAD_FILE).write_text(json.dumps({**head, "checksum": _digest(head)}))
+    with pytest.raises(DamagedStoreError, match=said):
+        LocalStore.open(tmp_path, SHAPE, write=False)
 
 
 @pytest.mark.parametrize("write", [True, False])

@@ -32,7 +32,7 @@ def checksums(data: bytes | memoryview | UInt8Array) -> UInt64Array:
 
 
 def checksum(data: bytes) -> int:
-    """Return the checksum of at most one block of data; it depends on the length."""
+    """Return the checksum of at most one block of data, which also depends on its length."""
     padded = data.ljust(BLOCK, b"\0")
     return (int(checksums(padded)[0]) + len(data)) % 2**64
 

@@ -17,7 +17,6 @@ WITH_CHECKSUMS, WITH_FAST = 2, 3
 
 HEAD_FILE = "head.json"
 _LARGEST = 1 << 20
-_AGAIN = "Delete that folder of vectors and index again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +48,13 @@ def read_head(folder: Path) -> Head | None:
     if not isinstance(found, int) or not 1 <= found <= WITH_FAST:
         raise StoreError(
             f"{path}: has store format {found!r}, but this version of Sightline reads formats 1 to {WITH_FAST}",
-            f"Update Sightline. Or {_AGAIN[0].lower()}{_AGAIN[1:]}",
+            f"Update Sightline, or delete {folder} and index again.",
         )
     if found > 1 and data.pop("checksum", None) != _digest(data):
-        raise DamagedStoreError(f"{path}: damaged: its checksum is wrong")
+        raise DamagedStoreError(f"{path}: damaged (its checksum does not match)")
     head = settings.parse(Head, data, str(path), DamagedStoreError)
     if head.generation < 0 or any(count < 0 for count in head.counts.values()):
-        raise DamagedStoreError(f"{path}: damaged: it contains negative numbers")
+        raise DamagedStoreError(f"{path}: damaged (contains negative numbers)")
     return head
 
 
@@ -69,8 +68,8 @@ def check_shape(folder: Path, head: Head, shape: Shape) -> None:
     """Refuse a store whose dimensions differ from those expected."""
     if head.shape != shape:
         raise StoreError(
-            f"{folder}: contains vectors of {head.shape}, not of {shape}",
-            f"Use the model that created them. To change the model: {_AGAIN[0].lower()}{_AGAIN[1:]}",
+            f"{folder}: stores vectors of {head.shape}, but {shape} was expected",
+            f"Use the model that created them. To change the model, delete {folder} and index again.",
         )
 
 

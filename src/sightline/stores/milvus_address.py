@@ -5,8 +5,8 @@
 index: the type of index, one of `INDEXES`. It is set when the store is created; by default `hnsw` if the
 server supports it, and `flat` otherwise.
 consistency: which recent writes by others a search sees: Strong, Session, Bounded or Eventually.
-partition: what the store is partitioned by: year or month (of capture) or folder. Filters on it then read only some
-partitions.
+partition: what the store is partitioned by: `year` or `month` (of capture), or `folder`. Filters on it then read only
+some partitions.
 
 Do not put a user and password or an API key in the URL, because it is stored in files; set `MILVUS_TOKEN` instead.
 """
@@ -24,7 +24,7 @@ Consistency = Literal["Strong", "Session", "Bounded", "Eventually"]
 
 SCHEME = "milvus"
 PORT = 19530
-_HOW = "Use milvus://HOST:PORT/NAME; a name has letters, digits and _ and begins with a letter."
+_HOW = "Use milvus://HOST:PORT/NAME; NAME has only letters, digits and _, and begins with a letter."
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +105,15 @@ def parse_address(url: str) -> Address:
             "the store's URL contains a password, which would end up in files", "Set MILVUS_TOKEN=user:password."
         )
     name = parts.path.strip("/")
-    if parts.scheme != SCHEME or not host or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,200}", name):
-        raise StoreError(f"{url}: has no store name", _HOW)
+    if parts.scheme != SCHEME:
+        raise StoreError(f"{url}: not the URL of a Milvus store", _HOW)
+    if not host or not name:
+        raise StoreError(f"{url}: has no {'store name' if host else 'host'}", _HOW)
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,200}", name):
+        raise StoreError(f"{url}: invalid store name: {name[:80]!r}", _HOW)
     for option, choices in _CHOICES.items():
         if options.get(option, choices[0]) not in choices:
-            raise StoreError(f"{url}: {option} cannot be {options[option]}", f"Choose one of {', '.join(choices)}.")
+            raise StoreError(f"{url}: {option} cannot be {options[option]!r}", f"Choose one of {', '.join(choices)}.")
     if unknown := options.keys() - _CHOICES.keys():
         raise StoreError(f"{url}: unknown option {min(unknown)!r}", f"The options are {', '.join(_CHOICES)}.")
     shown = f"[{host}]" if ":" in host else host

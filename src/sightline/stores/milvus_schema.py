@@ -87,12 +87,12 @@ def _index_types(server: Server, name: str) -> list[str]:
 
 
 def built_index(server: Server, address: Address) -> str:
-    """Return the index of a store, one of `INDEXES`; raises an error if the store was not created completely."""
+    """Return the type of a store's index, one of `INDEXES`; raises an error if the store is incomplete."""
     types = _index_types(server, address.name)
     found = [name for name, index in INDEXES.items() if index.kind in types]
     if not found or not _index_types(server, parts_name(address.name)):
         raise StoreError(
-            f"{address}: was not created completely: it has no index",
+            f"{address}: incomplete, because it has no index",
             "Index again on the machine that has the collection's folder: sightline index --at DIR",
         )
     return found[0]

@@ -28,7 +28,7 @@ SCHEMES = ("postgresql", "postgres")
 DEFAULT_NAME = "sightline"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+(%[A-Za-z0-9]+)?")
-_HOW = "Use postgresql://USER@HOST:PORT/DATABASE/NAME; a name has letters, digits and _ and begins with a letter."
+_HOW = "Use postgresql://USER@HOST:PORT/DATABASE/NAME; NAME has only letters, digits and _, and begins with a letter."
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,10 @@ def parse_postgres_address(url: str) -> PostgresAddress:
         )
     database, _, name = parts.path.removeprefix("/").partition("/")
     database, name = unquote(database), name.strip("/") or DEFAULT_NAME
-    if not url.startswith(tuple(f"{scheme}://" for scheme in SCHEMES)) or not database or "\0" in database:
-        raise StoreError(f"{url}: has no database", _HOW)
+    if not url.startswith(tuple(f"{scheme}://" for scheme in SCHEMES)):
+        raise StoreError(f"{url}: not the URL of a PostgreSQL store", _HOW)
+    if not database or "\0" in database:
+        raise StoreError(f"{url}: has no {'valid ' if database else ''}database name", _HOW)
     if not _NAME.fullmatch(name) or name.lower().startswith("pg_"):
         raise StoreError(f"{url}: invalid store name: {name[:80]!r}", _HOW)
     socket = options.pop("host", "")
@@ -90,7 +92,7 @@ def parse_postgres_address(url: str) -> PostgresAddress:
         if option not in _CHOICES:
             raise StoreError(f"{url}: unknown option {option!r}", f"The options are host, {', '.join(_CHOICES)}.")
         if value not in _CHOICES[option]:
-            raise StoreError(f"{url}: {option} cannot be {value}", f"Choose one of {', '.join(_CHOICES[option])}.")
+            raise StoreError(f"{url}: {option} cannot be {value!r}", f"Choose one of {', '.join(_CHOICES[option])}.")
     user = unquote(parts.username or "")
     return PostgresAddress(socket or host, port, database, name, user, **options)  # type: ignore[arg-type]
 

@@ -38,7 +38,7 @@ def to_condition(filter: Filter, columns: Columns) -> SqlCondition | None:
 
 
 def weakened(filter: Filter, columns: Columns) -> SqlCondition:
-    """The part of a filter that can be translated, which passes all items that the filter does, and perhaps others."""
+    """Translate as much of a filter as possible; the result passes all items that the filter does, or more."""
     whole = to_condition(filter, columns)
     if whole is not None:
         return whole

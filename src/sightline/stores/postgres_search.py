@@ -28,7 +28,7 @@ _SETTINGS = {"jit": "off"}
 def exact(
     server: PostgresServer, address: PostgresAddress, queries: Float32Array, k: int, where: str, values: Sequence[Any]
 ) -> Neighbors:
-    """The k best items for each query [queries, dim] among those that pass a filter, by comparing all of them."""
+    """Return the k best items for each query [queries, dim] that pass a filter, by comparing all that do."""
     query = (
         f"SELECT i.id, i.embedding FROM {{items}} i WHERE {where} ORDER BY i.embedding::vector <#> %s, i.id LIMIT %s"
     )

@@ -318,9 +318,9 @@ def test_pooling_between_layers_that_cannot_be_is_refused(changes: dict[str, Any
     ("changes", "said"),
     [
         ({"model_type": "brt"}, 'model_type = "brt": there is no such encoder\nDid you mean "bert"?'),
-        ({"hidden_sise": 8}, 'its config has no "hidden_sise"\nDid you mean "hidden_size"?'),
-        ({"num_attention_heads": 5}, "no encoder can be made from its config: The hidden size (32) is not a multiple"),
-        ({"hidden_size": "wide"}, "no encoder can be made from its config: "),
+        ({"hidden_sise": 8}, 'its config has no setting "hidden_sise"\nDid you mean "hidden_size"?'),
+        ({"num_attention_heads": 5}, "cannot build an encoder from its config: The hidden size (32) is not a multiple"),
+        ({"hidden_size": "wide"}, "cannot build an encoder from its config: "),
     ],
     ids=["kind", "key", "sizes", "type"],
 )
@@ -340,5 +340,5 @@ def test_weights_that_were_cut_short_are_refused(tmp_path: Path, safe: bool) -> 
         path.unlink()
         path = tmp_path / "pytorch_model.bin"
     path.write_bytes(path.read_bytes()[:-500])
-    with pytest.raises(ModelError, match="no model can be loaded from it"):
+    with pytest.raises(ModelError, match="cannot load a model from it"):
         towers.build(TowerConfig(source=str(tmp_path)), "text")

@@ -141,7 +141,7 @@ def _at_least(header: dict[str, Any]) -> int | None:
 
 
 def _done(header: dict[str, Any], source: ImageBytes) -> tuple[dict[str, Any], bytes]:
-    """Convert an image as requested: to model input, to a JPEG of the same or a smaller size, or to its text."""
+    """Convert an image as requested: to model input, to a JPEG of the same or a smaller size, or to the text in it."""
     if header["task"] == "pixels":
         pixels = to_pixels(source, _preprocess(header), header["max_pixels"])
         return {"shape": pixels.shape}, np.ascontiguousarray(pixels).tobytes()

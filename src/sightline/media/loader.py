@@ -37,7 +37,7 @@ def load_pixels(
     memory does not grow with their number. Closing the iterator early cancels those that have not been started.
     """
     if ahead < 1 or (workers is not None and workers < 1):
-        raise ValueError(f"workers={workers}, ahead={ahead}: at least one image must be in progress")
+        raise ValueError(f"workers={workers}, ahead={ahead}: both must be at least 1")
     return _run(iter(sources), preprocess, workers or usable_cpus(), ahead)
 
 

@@ -40,7 +40,7 @@ class ByteBudget:
                     self._freed.notify_all()
 
     def reserve(self, amount: int) -> None:
-        """Wait until this thread can have `amount` bytes reserved in total; must be called in a scope."""
+        """Wait until `amount` bytes in total can be reserved for this thread; must be called in a scope."""
         more = min(amount, self.total) - self._own.reserved
         if more <= 0:
             return

@@ -34,10 +34,10 @@ class Preprocess:
     size: side of the square in pixels.
     resize: `squash` scales both sides to `size`; `crop` scales the short side and keeps the middle; `pad` scales the
         long side and fills the rest with the mean colour, which normalises to zero.
-    mean, std: of red, green and blue, on a scale of 0 to 1.
+    mean, std: those of red, green and blue, on a scale of 0 to 1.
     short: with `crop`, scale the short side to this if it is larger than `size`, so that all edges are cropped.
     decode_at_least: pixels that the short side of a large JPEG keeps when it is decoded at a reduced size; by default
-        twice those that it is resized to. Fewer take less time, but the decoder's filter blurs more.
+        twice as many as it is resized to. With fewer, decoding is faster, but the decoder's filter blurs more.
     """
 
     size: int
@@ -62,8 +62,8 @@ class Preprocess:
             )
         if self.short is not None and (self.resize != "crop" or self.short < self.size):
             raise ModelError(
-                f"image short side cannot be {self.short} pixels with resize rule {self.resize} and size {self.size}",
-                "Set a short side only with resize rule crop, and larger than the size.",
+                f'short side cannot be {self.short} pixels with resize = "{self.resize}" and size = {self.size}',
+                'Set it only with resize = "crop", and to at least the size.',
             )
         if self.decode_at_least is not None and self.decode_at_least < (self.short or self.size):
             raise ModelError(

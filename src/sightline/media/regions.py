@@ -1,8 +1,8 @@
 """Regions of an image found by a detector, which some models read instead of pixels.
 
 Regions are stored as the bytes of one float32 NumPy array: [regions, dim + 4], the features and box of each region, or
-[regions, dim] without boxes. So all code that handles images as bytes (sources, hashes, archives, collections) works
-for regions too.
+[regions, dim] without boxes. Therefore, all code that handles images as bytes (sources, hashes, archives, collections)
+works for regions too.
 """
 
 import io

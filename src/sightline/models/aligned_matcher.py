@@ -1,8 +1,8 @@
 """A matcher that compares every word with the part of the image it attends to, and then reads those comparisons.
 
 Word-to-region attention is that of SCAN (Lee et al. 2018); reasoning over the comparisons follows SGRAF (Diao et al.
-2021), with layers of the text tower as the reasoner. It starts from vectors that already share a space, so it learns
-from the first step, while a transformer over [words ; image] must first learn which words and parts correspond.
+2021), with layers of the text tower as the reasoner. The matcher starts from vectors that already share a space, so it
+learns from the first step, while a transformer over [words ; image] must first learn which words and parts correspond.
 """
 
 import torch

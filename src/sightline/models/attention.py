@@ -19,7 +19,7 @@ class Attending(nn.Module):
         super().__init__()
         if heads < 1 or dim % heads:
             raise ModelError(
-                f"{dim} dimensions cannot be split into {heads} heads", "Use a number of heads that divides them."
+                f"{dim} dimensions cannot be split into {heads} heads", f"Use a number of heads that divides {dim}."
             )
         if not 0 <= dropout < 1:
             raise ModelError(f"dropout cannot be {dropout}", "Use a fraction of at least 0 and below 1.")

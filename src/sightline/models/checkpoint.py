@@ -104,7 +104,7 @@ def load(folder: str | Path, add: Mapping[str, Any] | None = None) -> tuple[AnyR
         raise ModelError(f"{path}: not a checkpoint in format {FORMAT}", "Update Sightline, or train the model again.")
     if description["kind"] == published_checkpoint.KIND:
         if add:
-            raise ModelError(f"{folder}: is a published model, to which nothing can be added", "Leave out model.add.")
+            raise ModelError(f"{folder}: nothing can be added to a published model", "Leave out model.add.")
         return published_checkpoint.load(folder, description)
     model, shape = KINDS[description["kind"]]
     if add:
@@ -147,7 +147,7 @@ def _not_one(folder: Path) -> ModelError:
 def _check_added(add: Mapping[str, Any], description: Mapping[str, Any], path: Path) -> None:
     """Reject adding anything but a matcher, or adding a second one."""
     if unknown := [key for key in add if not key.startswith("matcher")]:
-        raise ModelError(f"{path}: {', '.join(unknown)} cannot be added to a checkpoint: only a matcher can")
+        raise ModelError(f"{path}: {', '.join(unknown)} cannot be added to a checkpoint; only a matcher can")
     if description["kind"] != "dual_stream" or description["config"].get("matcher", "shared") != "none":
         raise ModelError(f"{path}: this model already has a matcher", "Leave out model.add.")
 
@@ -174,5 +174,5 @@ def tokenizer_of(tower: TowerConfig, max_length: int) -> Tokenizer:
     try:
         found = AutoTokenizer.from_pretrained(tower.source)
     except (OSError, ValueError) as error:
-        raise ModelError(f"{tower.source}: no tokenizer can be loaded from it: {error}") from error
+        raise ModelError(f"{tower.source}: cannot load a tokenizer from it: {error}") from error
     return Tokenizer(backend_of(found, tower.source), max_length, found.pad_token_id or 0)

@@ -23,7 +23,9 @@ def code_attention(retriever: Retriever, tokens: Tokens, pixels: Tensor) -> Code
     tokens: those of one text, [1, n]; pixels: those of one image, [1, 3, size, size].
     """
     if not isinstance(retriever, DualStream | SingleStream) or not retriever.config.codes:
-        raise ModelError("this model has no codes", "Train one that has them: recipes/inflate-codes.toml.")
+        raise ModelError(
+            "this model has no codes", "Train a model with codes, for example with recipes/inflate-codes.toml."
+        )
     if retriever.image is None:
         raise ModelError("the image fragments of this model do not form a grid, so its attention cannot be shown")
     with overheard(_text_encoder(retriever)) as read:

@@ -56,7 +56,7 @@ class Detector:
             )
         except (*UNREADABLE, KeyError, ImportError) as error:
             raise ModelError(
-                f"{source}: no detector can be loaded from it: {error}",
+                f"{source}: cannot load a detector from it: {error}",
                 "Use the folder of a DETR-type model with its preprocessor_config.json, or hf:NAME.",
             ) from error
         check_whole(source, type(model).__name__, [key for key in lacking(report) if not key.endswith(_COUNT)])

@@ -19,8 +19,8 @@ class DualStreamConfig:
     encoder. Exactly one of the two. Embeddings of regions are computed from their mean, unless there is an image_reader
     (paper 4) or there are relations (paper 2).
     matcher: "none"; "shared" (the text tower itself reads [words ; image]: the JOINT model of paper 1, section 3.4);
-    "own" (a second text encoder, `matcher_tower`, by default a copy of the text tower); or "aligned" (the same, but it
-    reads words already compared with what they attend to in the image: see `AlignedMatcher`).
+    "own" (a second text encoder, `matcher_tower`, by default a copy of the text tower); or "aligned" (like "own", but
+    it reads comparisons of words with the parts of the image that they attend to: see `AlignedMatcher`).
     matcher_layers: without a `matcher_tower`, how many of the text tower's last layers the matcher copies; 0 copies
         all.
     matcher_reads: the matcher's text input, "words" (word vectors) or "states" (the output of the text tower).
@@ -29,8 +29,9 @@ class DualStreamConfig:
     trained ones (`optimizer.frozen_layers`) does not.
     matcher_text_layer: the text tower's layer, counted from 1, whose states an aligned matcher reads; 0 is the last.
     matcher_text_layers, matcher_image_layers: an aligned matcher's own layers over each side, before it compares
-    them. Those over texts start as copies of the text tower's, from `matcher_text_layer` on; those over images are new.
-    With them its errors differ from those of the embeddings, so that the two combined make fewer errors.
+    them. Those over texts start as copies of the text tower's, from `matcher_text_layer` on; those over images start
+    from random weights. With these layers, the matcher's errors differ from those of the embeddings, so that the two
+    combined make fewer errors.
     pool, pool_to: image fragments are pooled to a "grid" with `pool_to` rows, or by "kmeans" to `pool_to` clusters
     (paper 3, section 5); 0 does not pool. Regions form no grid, and can only be pooled by "kmeans".
     pool_layer: the image tower pools to its grid after this many layers, so that later layers read fewer patches. 0
@@ -83,12 +84,13 @@ class DualStreamConfig:
         if (self.image is None) == (self.regions is None):
             raise ModelError("a two-tower model needs either an image tower or regions, not both")
         if self.image is not None and self.preprocess is None:
-            raise ModelError("an image tower needs the size of its images", "Set preprocess.")
+            raise ModelError("an image tower needs to know the size of its images", "Set model.preprocess.")
         if self.regions is not None:
             self._check_regions()
         if self.matcher == "shared" and self.matcher_reads == "states":
             raise ModelError(
-                "a shared matcher is the text tower itself and cannot read its own states: leave out matcher_reads"
+                "a shared matcher is the text tower itself and cannot read its own states",
+                'Set matcher_reads = "words".',
             )
         if self.matcher not in ("own", "aligned") and (self.matcher_tower is not None or self.matcher_layers):
             raise ModelError(
@@ -100,12 +102,15 @@ class DualStreamConfig:
                 'Set matcher_reads = "states" and codes = 0.',
             )
         if self.matcher_layer < 0 or (self.matcher_layer and self.matcher == "none"):
-            raise ModelError(f'matcher_layer cannot be {self.matcher_layer} with matcher "{self.matcher}"')
+            raise ModelError(
+                f'matcher_layer cannot be {self.matcher_layer} with matcher = "{self.matcher}"',
+                "Use a number of at least 0, and a matcher to read that layer.",
+            )
         own = (self.matcher_text_layer, self.matcher_text_layers, self.matcher_image_layers)
         if min(own) < 0 or (any(own) and self.matcher != "aligned"):
             raise ModelError(
-                f"matcher_text_layer, matcher_text_layers, matcher_image_layers cannot be {own} "
-                f'with matcher "{self.matcher}"',
+                f"matcher_text_layer, matcher_text_layers and matcher_image_layers cannot be {own} "
+                f'with matcher = "{self.matcher}"',
                 'Use numbers of at least 0, and matcher = "aligned".',
             )
         if min(self.codes, self.fragments) < 0:
@@ -113,7 +118,9 @@ class DualStreamConfig:
                 f"codes and fragments cannot be {self.codes} and {self.fragments}", "Use numbers of at least 0."
             )
         if self.codes_layer and not self.codes:
-            raise ModelError(f"codes_layer is {self.codes_layer}, but there are no codes", "Set codes.")
+            raise ModelError(
+                f"codes_layer is {self.codes_layer}, but there are no codes", "Set codes, or leave out codes_layer."
+            )
         if self.codes and self.image_reader is not None:
             self._check_reader_of_codes()
         if self.relations is not None and (self.codes or self.fragment_dim != self.embedding_dim):
@@ -143,11 +150,14 @@ class DualStreamConfig:
 
     def _check_regions(self) -> None:
         """Reject settings that do not apply to regions."""
-        if self.codes or self.pool_layer or self.matcher_layer:
-            raise ModelError(
-                f"codes is {self.codes}, pool_layer {self.pool_layer} and matcher_layer {self.matcher_layer}, "
-                "but a model that reads regions has no image tower to apply them to",
-                "Leave out these settings, or regions.",
-            )
+        for key in ("codes", "pool_layer", "matcher_layer"):
+            if value := getattr(self, key):
+                raise ModelError(
+                    f"{key} is {value}, but a model that reads regions has no image tower",
+                    f"Leave out {key}, or leave out regions.",
+                )
         if self.image_reader is not None and self.pool == "kmeans":
-            raise ModelError("an image_reader reads every region", 'Leave out pool = "kmeans", or image_reader.')
+            raise ModelError(
+                "an image_reader reads every region, so regions cannot be pooled",
+                'Leave out pool = "kmeans", or image_reader.',
+            )

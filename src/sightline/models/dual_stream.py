@@ -26,7 +26,7 @@ class _Given(NamedTuple):
     """The input of the image side: patches of the image tower, or regions.
 
     pooled: [batch, width], one vector per image. fragments: [batch, n, width]. mask: [batch, n], true for real ones.
-    for_matcher: [batch, n, width], the same fragments as the input of the matcher.
+    for_matcher: [batch, n, width], the same fragments, as the matcher reads them.
     """
 
     pooled: Tensor

@@ -27,7 +27,7 @@ def mask_with_codes(mask: Tensor, count: int) -> Tensor:
 
 
 def mask_without_codes(mask: Tensor, count: int) -> Tensor:
-    """Mask the last `count` true positions of each row of mask [batch, n], which are codes, wherever the padding is.
+    """Set the last `count` true positions of each row of mask [batch, n] to false; they are the codes.
 
     >>> mask_without_codes(torch.tensor([[True, False, True, True], [True, True, True, False]]), 2).int().tolist()
     [[1, 0, 0, 0], [1, 0, 0, 0]]

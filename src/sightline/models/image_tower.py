@@ -28,7 +28,7 @@ class ImageTower(nn.Module):
     (7 turns 14 x 14 patches into 7 x 7), "kmeans" to that many clusters of similar patches.
     pool_layer: "grid" pools after this many layers, so that the layers above read fewer patches; 0 pools after the
     last.
-    below: also return the patches of that layer, counted from 1, each normalised to mean 0 and variance 1, and pooled
+    below: also return the patches of this layer, counted from 1, each normalised to mean 0 and variance 1, and pooled
     in the same way as those of the last layer.
     codes: the number of learned vectors that join the patches after the first `codes_layer` layers. Earlier layers do
     not see them, so if those are frozen, training does not backpropagate through them.
@@ -58,12 +58,12 @@ class ImageTower(nn.Module):
         if pool_to is not None and not 0 < pool_to <= most:
             wanted = f"a grid of {pool_to} rows" if pool == "grid" else f"{pool_to} clusters"
             raise ModelError(
-                f"patches cannot be pooled to {wanted}: the tower has {most}",
+                f"cannot pool patches to {wanted}: the image tower has {most}",
                 f"Set model.pool_to to at most {most}, or leave it out to keep every patch.",
             )
         if below and below >= len(towers.layers(encoder)):
             raise ModelError(
-                f"layer {below} of the image tower was requested, but it has {len(towers.layers(encoder))}",
+                f"layer {below} is not before the last of the image tower's {len(towers.layers(encoder))} layers",
                 "Use a layer before the last, counted from 1, or 0 for the last.",
             )
         if pool_layer:
@@ -120,7 +120,7 @@ class ImageTower(nn.Module):
     def check_places(self, count: int) -> None:
         """Reject a tower with fewer than `count` patches."""
         if count > self.places:
-            raise ModelError(f"the first {count} fragments of an image were requested, but it has {self.places}")
+            raise ModelError(f"{count} fragments per image were requested, but the image tower returns {self.places}")
 
     def forward(self, pixels: Tensor) -> TowerFeatures:
         """Encode pixels [batch, 3, size, size]."""
@@ -240,7 +240,7 @@ def _standard(values: Tensor) -> Tensor:
 def grid_of(encoder: PreTrainedModel, image_size: int) -> tuple[int, int]:
     """Return the number of rows in an encoder's own grid of patches, and the width of their vectors.
 
-    A convolutional encoder reads images of any size, so it is run on a blank one to count the rows.
+    A convolutional encoder reads images of any size, so it is run on a blank image to count the rows.
     """
     config = encoder.config
     native = getattr(config, "image_size", None) or image_size
@@ -258,7 +258,7 @@ def grid_of(encoder: PreTrainedModel, image_size: int) -> tuple[int, int]:
         rows, hidden = math.isqrt(out.shape[1]), out.shape[2]
         columns = out.shape[1] // rows
     if rows != columns or rows * columns != out[0].numel() // hidden:
-        raise ModelError(f"{config.model_type} cannot be an image tower: its output {tuple(out.shape)} is not a square")
+        raise ModelError(f"{config.model_type} cannot be an image tower: its output {tuple(out.shape)} is not square")
     return rows, hidden
 
 
@@ -281,5 +281,5 @@ def _output(encoder: PreTrainedModel, image_size: int) -> Tensor:
         ) from error
     encoder.train(was_training)
     if not isinstance(out, Tensor) or out.ndim not in (3, 4):
-        raise ModelError(f"{kind} cannot be an image tower: it has no vectors of patches")
+        raise ModelError(f"{kind} cannot be an image tower: it returns no patch vectors")
     return out

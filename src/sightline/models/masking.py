@@ -43,11 +43,11 @@ def two_towers(model: Retriever, asked: str) -> DualStream:
 
 
 def check_same_width(model: DualStream, asked: str) -> int:
-    """Return the width of the vectors that both embeddings project; raises if the widths differ, or with relations."""
+    """Return the width, common to both sides, of the vectors projected to embeddings; raises if there is none."""
     text, image = model.text_embedding, model.image_embedding
     if not isinstance(text, UnitProjection) or not isinstance(image, UnitProjection):
         raise ModelError(
-            f"{asked} adds the [CLS] of the other side, but relations make the embedding from all fragments",
+            f"{asked} adds the [CLS] of the other side, but relations compute the embedding from all fragments",
             "Leave out model.relations, or set fused = false.",
         )
     if text.linear.in_features != image.linear.in_features:

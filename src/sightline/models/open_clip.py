@@ -41,7 +41,8 @@ def preprocess_of(config: Mapping[str, Any]) -> Preprocess:
     resize = {"squash": "squash", "shortest": "crop"}.get(said.get("resize_mode", "shortest"))
     if resize is None:
         raise ModelError(
-            f"{OPEN_CLIP_FILE}: unsupported resize_mode {said['resize_mode']!r}", "Use squash or shortest."
+            f"{OPEN_CLIP_FILE}: unsupported resize_mode {said['resize_mode']!r}",
+            'Only "squash" and "shortest" are supported.',
         )
     size = said.get("size", config["model_cfg"]["vision_cfg"].get("image_size", 224))
     return Preprocess(

@@ -35,7 +35,10 @@ def preprocess_of(folder: Path, square: int | None = None) -> Preprocess:
     """
     said = _processor(folder)
     if said.get("resample") not in _INTERPOLATIONS:
-        raise ModelError(f"{folder}: unsupported resampling method {said.get('resample')}", "Use bilinear or bicubic.")
+        raise ModelError(
+            f"{folder}: unsupported resampling method {said.get('resample')}",
+            "Only bilinear and bicubic are supported.",
+        )
     plain = not said.get("do_normalize", True)
     rule = {"resize": "squash", "size": square} if square else _rule(folder, said)
     return Preprocess(
@@ -87,7 +90,7 @@ def tokenizer_of(folder: Path, positions: int, before: Sequence[normalizers.Norm
         found = _found(folder)
     except (OSError, ValueError, ImportError) as error:
         raise ModelError(
-            f"{folder}: no tokenizer can be loaded from it: {error}", "Put the model's tokenizer.json into the folder."
+            f"{folder}: cannot load a tokenizer from it: {error}", "Put the model's tokenizer.json into the folder."
         ) from error
     backend = backend_of(found, str(folder))
     if before:
@@ -104,7 +107,7 @@ def siglip_tokenizer_of(folder: Path, positions: int) -> Tokenizer:
     if _settings(folder).get("padding_side", "right") != "right":
         raise ModelError(
             f"{folder}: its tokenizer pads texts on the left, but SigLIP was trained with padding on the right",
-            "Set padding_side to right in tokenizer_config.json.",
+            'Set "padding_side" to "right" in tokenizer_config.json.',
         )
     before: list[normalizers.Normalizer] = [normalizers.Lowercase()]
     if is_first_siglip(folder):

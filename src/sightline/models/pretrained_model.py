@@ -96,6 +96,6 @@ def read_model(kind: type[PreTrainedModel], folder: Path) -> PreTrainedModel:
             folder, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True
         )
     except UNREADABLE as error:
-        raise ModelError(f"{folder}: no {kind.__name__} can be loaded from it: {error}") from error
+        raise ModelError(f"{folder}: cannot load a {kind.__name__} from it: {error}") from error
     check_whole(str(folder), kind.__name__, lacking(report))
     return model.eval()

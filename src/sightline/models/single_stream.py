@@ -54,7 +54,7 @@ class SingleStreamConfig:
         if (self.image is None) == (self.regions is None):
             raise ModelError("a single-stream model needs either an image tower or regions, not both")
         if self.image is not None and self.preprocess is None:
-            raise ModelError("an image tower needs the size of its images", "Set preprocess.")
+            raise ModelError("an image tower needs to know the size of its images", "Set model.preprocess.")
 
 
 class SingleStream(Retriever):
@@ -92,7 +92,7 @@ class SingleStream(Retriever):
 
     @property
     def embedding_dim(self) -> int:
-        """The width of the projection or, without one, of the transformer."""
+        """The width of embeddings: that of the projection or, if there is none, of the transformer."""
         return self.config.embedding_dim or self.transformer.hidden
 
     @property

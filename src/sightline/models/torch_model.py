@@ -102,7 +102,7 @@ class TorchModel(Model):
 
     @torch.inference_mode()
     def encode_texts(self, texts: Sequence[str]) -> bundle.Encoded:
-        """Encode a batch of texts; texts above the length limit are cut, and marked in `truncated`."""
+        """Encode a batch of texts; texts above the length limit are cut off, and marked in `truncated`."""
         tokens = self.tokenizer(texts)
         encoded = self.retriever.encode_texts(Tokens(self.tensor(tokens.ids), self.tensor(tokens.mask)))
         return to_arrays(encoded, tokens.truncated)

@@ -50,8 +50,8 @@ class TowerConfig:
     config: instead of `source`, a transformers configuration, for random weights. Its `model_type` is a name that
     transformers knows, or the Python path of an encoder of your own, `my_module:MyEncoder`.
     layer_step: 2 keeps every second layer (paper 1, section 6: "skip every odd-numbered Transformer layer").
-    layers: keep only this many layers, from the first; 0 keeps all. The lower layers of CLIP's image tower know less
-    about texts.
+    layers: keep only this many layers, from the first; 0 keeps all. The lower layers of CLIP's image tower are less
+    adapted to texts.
     """
 
     source: str = ""
@@ -88,7 +88,7 @@ def build(tower: TowerConfig, part: str) -> tuple[PreTrainedModel, Projection]:
         )
     except UNREADABLE as error:
         raise ModelError(
-            f"{tower.source}: no model can be loaded from it: {error}",
+            f"{tower.source}: cannot load a model from it: {error}",
             "Use a folder with config.json and model.safetensors, or the name of a model on the hub.",
         ) from error
     found_wanting = [key for key in lacking(report) if not key.startswith("pooler.")]
@@ -117,7 +117,7 @@ def _new(config: Mapping[str, Any]) -> PreTrainedModel:
         raise
     except Exception as error:  # contradictory settings raise arbitrary exceptions
         raise ModelError(
-            f'model_type = "{kind}": no encoder can be made from its config: {error.__cause__ or error}'
+            f'model_type = "{kind}": cannot build an encoder from its config: {error.__cause__ or error}'
         ) from error
 
 
@@ -127,7 +127,7 @@ def _check_known(kind: str, settings: Mapping[str, Any], usual: PretrainedConfig
         if not hasattr(usual, key):
             near = closest(key, usual.to_dict())
             raise ModelError(
-                f'model_type = "{kind}": its config has no "{key}"',
+                f'model_type = "{kind}": its config has no setting "{key}"',
                 f'Did you mean "{near}"?' if near else "Leave it out.",
             )
 

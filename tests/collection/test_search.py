@@ -91,7 +91,7 @@ def test_pictures_that_look_the_same_are_folded_unless_they_are_to_be_shown(phot
         shown = collection.search(image=photos / "town" / "2.png", k=7, duplicates="show")
         assert {shown[0].path, shown[1].path} == {"town/2.png", "town/2-again.png"}
         assert len(shown) == 7
-        with pytest.raises(QueryError, match="must be fold or show"):
+        with pytest.raises(QueryError, match="must be 'fold' or 'show'"):
             collection.search("a dog", duplicates="hide")  # type: ignore[arg-type]
 
 

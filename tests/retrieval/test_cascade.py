@@ -146,7 +146,7 @@ def test_what_is_not_wanted_counts_in_every_stage(tmp_path: Path) -> None:
         ("fusion", "sum", "fusion must be one of ce, add, norm_add, logit_add, not 'sum'"),
         ("min_relevance", 10, "min_relevance must be between 0 and 1, not 10"),
         ("image_weight", 1.5, "image_weight must be between 0 and 1, not 1.5"),
-        ("duplicates", "hide", "duplicates must be fold or show, not 'hide'"),
+        ("duplicates", "hide", "duplicates must be 'fold' or 'show', not 'hide'"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused(option: str, value: Any, message: str) -> None:

@@ -229,7 +229,7 @@ def test_ctrl_c_ends_it_at_once(model: MadeUp, store: LocalStore, monkeypatch: p
 
 
 def test_what_cannot_be_ranked_by_late_interaction_is_refused(model: MadeUp, store: LocalStore) -> None:
-    with pytest.raises(QueryError, match="late cannot be all with a time limit"):
+    with pytest.raises(QueryError, match="late cannot be 'all' with a time limit"):
         SearchOptions("dog", late="all", budget_ms=50)
     model.abilities = frozenset({"embed"})
     with pytest.raises(ModelError, match="fragments"):

@@ -42,12 +42,12 @@ def finish(
     """Choose a bundle's fusion weight and fit its relevance on held-out records; rewrites its spec.
 
     The weight is the one with the highest sum of recalls at 1, 5 and 10 in both directions; the bundle reranks by
-    default if that sum is not lower than without reranking. Records with a label are not used for that. Relevance is
-    fitted to everything that captions and labels say about the images (see `relevance_truth`). Unreadable images are
-    skipped, and `on_problem` is called for each.
+    default if that sum is not lower than without reranking. Records with a label are not used for this choice.
+    Relevance is fitted to everything that captions and labels say about the images (see `relevance_truth`). Unreadable
+    images are skipped, and `on_problem` is called for each.
 
-    trained_on: captions that the model was trained on, whose words it therefore knows; if empty, it knows the words in
-    the spec.
+    trained_on: captions that the model was trained on, whose words it therefore knows; if empty, the words in the spec
+    are kept.
     """
     folder = Path(folder)
     bundle = Bundle.open(folder)

@@ -106,7 +106,7 @@ def export(
     held_out: captions not trained on, to round four-bit weights and to calibrate the bundle (see `finish`); without
         them, the bundle reranks only on request.
     progress, on_problem: called during calibration, the latter for each unreadable held-out image.
-    trained_on: captions that the model was trained on; the bundle stores their words, to know which ones it can read.
+    trained_on: captions that the model was trained on; the bundle stores their words, which are those that it can read.
     """
     with _in_place_of(Path(out).resolve()) as building:
         retriever = retriever.eval().cpu()

@@ -153,7 +153,7 @@ def _looks_up(node: onnx.NodeProto, table: str) -> bool:
 
 
 def _look_up_packed(graph: onnx.GraphProto, node: onnx.NodeProto, packed: str, scales: str) -> None:
-    """Replace a lookup by a lookup in a packed table; it returns float16, the type of the scales."""
+    """Replace a lookup with a lookup in a packed table; it returns float16, the type of the scales."""
     half, output = f"{node.output[0]}_half", node.output[0]
     cast = helper.make_node("Cast", [half], [output], f"{node.name}_cast", to=TensorProto.FLOAT)
     graph.node.insert(list(graph.node).index(node) + 1, cast)

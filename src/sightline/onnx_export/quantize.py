@@ -56,7 +56,7 @@ def quantize(path: Path, four_bits: str = "", samples: Iterable[Sample] = (), *,
 def halve(model: onnx.ModelProto) -> None:
     """Store block scales in float16, and large weights where that is lossless, as in most of a frozen tower.
 
-    Scales are rounded; those of four-bit weights were already rounded before the weights were. ONNX Runtime casts to
+    Scales are rounded, except for those of four-bit weights, which are float16 numbers already. ONNX Runtime casts to
     float32 when it loads the graph.
     """
     scales = {node.input[2] for node in model.graph.node if node.op_type == "MatMulNBits"}

@@ -1,16 +1,16 @@
-"""Queries with their ground truth: whether each image shows what is asked for, does not show it, or this is unknown.
+"""Queries with their ground truth: whether each image shows what is asked for, does not show it, or may show it.
 
 Truth comes from captions and labels. People do not mention every chair, so one word of one caption proves little:
 
 - a noun is shown if at least two captions of an image say so, and not shown if no caption says so or leaves it open;
 - a phrase (`brown dog`) is shown if two captions say so, and not shown if the noun is not shown, or has another colour;
-  `two dogs` is not shown if two captions say another number, or one dog and nothing leaves the number open;
+  `two dogs` is not shown if two captions say another number, or if two say one dog and none leaves the number open;
 - a scene (`a dog on a beach`) is shown by the image whose caption has these words, and by others that show both nouns;
   not by images that do not show one of the nouns;
 - a sentence is shown by the image that it was written for, and not by images with several captions that share few of
   its words or of their synonyms (`bike` for `cyclist`);
-- a name is shown by the images that are labelled with it, and not by those with another label, nor by those whose
-  captions have no word of it, no wider word for it and no place where such things are seldom mentioned.
+- a name is shown by the images that are labelled with it. It is not shown by images with another label, or by images
+  whose captions contain no word of the name, no wider term for it, and no place where such things are seldom mentioned.
 
 Everything else is unknown and left out.
 """
@@ -100,7 +100,7 @@ class Captions:
     def together(self, adjectives: Iterable[str], nouns: Iterable[str]) -> Int64Array:
         """Return how many captions of each image have one of the adjectives shortly before one of the nouns.
 
-        "a white plate of pizza" does not say that a pizza is white, nor "a herd of sheep" that there is one.
+        "a white plate of pizza" does not say that a pizza is white, nor "a herd of sheep" that there is only one sheep.
         """
         either = "|".join(map(re.escape, adjectives))
         found = set()
@@ -172,12 +172,12 @@ class Noun:
 
 @cache
 def nouns() -> tuple[Noun, ...]:
-    """Return the nouns that are asked for, unless others are given."""
+    """Return the nouns in nouns.toml, which are asked for by default."""
     return nouns_from(_read("nouns.toml"))
 
 
 def nouns_from(table: Mapping[str, Mapping[str, Any]]) -> tuple[Noun, ...]:
-    """Return the nouns of a table in the form of nouns.toml."""
+    """Return the nouns in a table with the same structure as nouns.toml."""
     return tuple(_noun(text, words) for text, words in table.items())
 
 

@@ -1,4 +1,4 @@
-"""Typical inputs of a bundle's graphs, to measure ranges and round weights with."""
+"""Typical inputs of a bundle's graphs, for measuring ranges and rounding weights."""
 
 from collections.abc import Sequence
 

@@ -52,7 +52,7 @@ def fix_ranges(model: onnx.ModelProto, samples: Iterable[Sample], leave: Collect
     """Quantise products of `model` with constant matrices to integer products, in place, where that is safe.
 
     samples: about a hundred typical inputs of the graph, one item each.
-    leave: names of products to leave unchanged, as are those with a relative error above 6 % in any checked row.
+    leave: names of products to leave unchanged. Those with a relative error above 6 % in any checked row are also left.
 
     A channel whose values are a hundred times those of others would use up all of the 256 steps, so channels are first
     equalised: each is divided by a factor, and its row of the matrix multiplied by it (SmoothQuant, Xiao et al. 2023).
@@ -97,8 +97,8 @@ def _seen(of_samples: list[tuple[Floats, Floats, Floats]]) -> _Seen:
 class _Plan:
     """How the products that read one value are quantised.
 
-    divisor: [channels], equalises channels. scale, zero: those of the activations. matrices: quantised matrices. steps:
-    the scale of each matrix, by column.
+    divisor: [channels], what each channel is divided by to equalise them. scale, zero: those of the activations.
+    matrices: quantised matrices. steps: the scale of each matrix, by column.
     """
 
     divisor: Floats
@@ -194,7 +194,7 @@ class _Rewriting:
         return f"{prefix}_alike", [node]
 
     def _replace(self, node: onnx.NodeProto, read: list[str], matrix: npt.NDArray[np.int8], steps: Floats) -> None:
-        """Replace a product, and the addition after it, by a quantised product."""
+        """Replace a product, and the addition after it, with a quantised product."""
         whole, scale, zero = read
         matrix_name = self._constant(f"{node.name}_matrix", matrix)
         inputs = [whole, matrix_name, scale, self._constant(f"{node.name}_steps", steps), zero, ""]

@@ -22,7 +22,7 @@ _HERE = ("*", "bundles/*", "runs/*/bundle")  # where bundles are kept in a worki
 
 @dataclass(frozen=True, slots=True)
 class InstalledModel:
-    """A bundle on this machine, or its fast variant. `model` is its name in commands: default, hf:NAME, its folder."""
+    """A bundle on this machine, or its fast variant. `model`: its name in commands: default, hf:NAME or its folder."""
 
     model: str
     folder: Path

@@ -40,11 +40,11 @@ def load(model: str | Path = "default", *, prefer_gpu: bool = False) -> Model:
         opened = Bundle.open(folder, fast=is_fast)
         return opened.prefer_gpu() if prefer_gpu else opened
     if is_fast:
-        raise ModelError(f"{model}: is not a bundle, and only bundles have a fast image graph", "Leave out :fast.")
+        raise ModelError(f"{model}: only bundles have a fast image graph, and this is not a bundle", "Leave out :fast.")
     if any((folder / name).is_file() for name in (CHECKPOINT_FILE, PUBLISHED_FILE, OPEN_CLIP_FILE)):
         return _under_torch(folder, str(model).removeprefix(HUB_PREFIX))
     raise ModelError(
-        f"{model}: is neither a bundle (no {SPEC_FILE}), nor a checkpoint (no {CHECKPOINT_FILE}), nor a published "
+        f"{model}: neither a bundle (no {SPEC_FILE}), nor a checkpoint (no {CHECKPOINT_FILE}), nor a published "
         f"model (no {PUBLISHED_FILE})",
         "Use default, the folder of a bundle, of a checkpoint or of a published model, or hf:NAME.",
     )
@@ -68,7 +68,7 @@ def locate(model: str | Path) -> Path:
         raise ModelError(f"{model}: no such folder", "Use default, the folder of a bundle or checkpoint, or hf:NAME.")
     best = folder / BEST_FOLDER
     if (best / CHECKPOINT_FILE).is_file() and not (folder / SPEC_FILE).is_file():
-        raise ModelError(f"{model}: is a training run, not a model", f"Use its best checkpoint: {best}")
+        raise ModelError(f"{model}: a training run, not a model", f"Use its best checkpoint: {best}")
     return _clip_inside(folder)
 
 
@@ -96,7 +96,7 @@ def _clip_inside(folder: Path) -> Path:
         raise ModelError(f"{path}: cannot be read: {error}") from error
     if "CLIPModel" not in kinds:
         raise ModelError(
-            f"{folder}: is a sentence-transformers model of {', '.join(kinds)}, which only reads texts",
+            f"{folder}: a sentence-transformers model of {', '.join(kinds)}, which only reads texts",
             "Use one with a CLIPModel, or train image and text encoders with this one as model.text.source.",
         )
     inside = PurePosixPath(kinds["CLIPModel"])

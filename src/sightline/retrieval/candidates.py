@@ -21,7 +21,7 @@ class Candidates:
     fit: the scores without the contribution of `beside`, which later stages cannot read.
     embed: the cosine with the part of the query that later stages read.
     beside: what the other part of a query with both text and image adds to that cosine.
-    penalty: 0 or more: how much unwanted content an item shows, in units of cosine.
+    penalty: how much unwanted content an item shows, in units of cosine; 0 or more.
     folded: for the id of an item, the ids of items that show the same image. blank: the ids of blank images.
     moments: for the id of a moment, the times in seconds of its video's best moments, best first.
     """

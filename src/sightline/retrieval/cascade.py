@@ -35,7 +35,7 @@ _PART = {"late": "interact", "match": "match"}
 class Ranking:
     """Candidates, best first, the relevance of each, if known, and the time in milliseconds that each part took.
 
-    line: the minimum relevance for a candidate to count as a match; None if unknown, or by the older method.
+    line: the minimum relevance for a candidate to count as a match; None if relevance is unknown, or of the older kind.
     fast: the ids of the candidates that the model's fast image graph encoded.
     """
 
@@ -207,7 +207,7 @@ class Cascade:
     def _logits(self, across: Encoded, ids: Int64Array) -> Float32Array:
         stored = self.store.fetch(ids, "states")
         if across.states is None:
-            raise ModelError(f"{self.model.name} returned no states to match", "Leave out rerank.")
+            raise ModelError(f"{self.model.name} returned no states to match", "Leave out `rerank`.")
         logits = []
         for start in range(0, len(ids), _AT_ONCE):
             values, mask = stored.values[start : start + _AT_ONCE], stored.mask[start : start + _AT_ONCE]

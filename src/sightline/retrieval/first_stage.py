@@ -49,7 +49,7 @@ EVERYTHING = Scope()
 def retrieve(
     store: Store, query: EncodedQuery, n: int, scope: Scope = EVERYTHING, *, first: Neighbors | None = None
 ) -> Candidates:
-    """Find the n best items. first: the store's results for `query`, if known, as many as are examined first.
+    """Find the n best items. first: the store's results for `query` in the first round, if already known.
 
     If an item shows more unwanted content than is typical of the collection, its cosine is lowered by the difference.
     Scores are never raised, so once the n-th best score reaches the lowest cosine examined, no item further down can be

@@ -38,7 +38,7 @@ class LateScorer:
     def vectors(self) -> Float32Array:
         """The query's fragments [n, dim]."""
         if self.across.fragments is None:
-            raise ModelError("the model returned no fragments", "Leave out late.")
+            raise ModelError("the model returned no fragments", "Leave out `late`.")
         own: Float32Array = self.across.fragments[0][self.across.mask[0]][: self.first].astype(np.float32)
         return own
 

@@ -46,6 +46,6 @@ def _starts(lengths: Int64Array) -> Int64Array:
 
 def _refuse_empty(query: Float32Array, items: QuantizedRows, kind: str) -> None:
     if not len(query):
-        raise ModelError("the query has no fragments", "Leave out late.")
+        raise ModelError("the query has no fragments", "Leave out `late`.")
     if len(items.lengths) and items.lengths.min() < 1:
-        raise ModelError(f"a stored {kind} has no fragments", "Leave out late, or index again with another model.")
+        raise ModelError(f"a stored {kind} has no fragments", "Leave out `late`, or index again with another model.")

@@ -67,11 +67,11 @@ class SearchOptions:
         if not all(words.strip() for words in self.unwanted):
             raise OptionError("not_", "must not be empty")
         if self.duplicates not in get_args(Duplicates):
-            raise OptionError("duplicates", f"must be fold or show, not {self.duplicates!r}")
+            raise OptionError("duplicates", f"must be 'fold' or 'show', not {self.duplicates!r}")
         if isinstance(self.late, str) and self.late != "all":
             raise OptionError("late", f"must be a whole number or 'all', not {self.late!r}")
         if self.late == "all" and self.budget_ms is not None:
-            raise OptionError("late", "cannot be all with a time limit", "Use a number, or leave out budget_ms.")
+            raise OptionError("late", "cannot be 'all' with a time limit", "Use a number, or leave out `budget_ms`.")
         if self.fusion is not None:
             check_fusion(self.fusion, DEFAULT_WEIGHT if self.weight is None else self.weight)
 

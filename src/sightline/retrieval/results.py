@@ -72,7 +72,7 @@ class SearchResult:
 
     best_relevance: the relevance of the best item, even if `min_relevance` excluded it; None if unknown.
     truncated: whether the query's text exceeds the model's length limit.
-    line: the minimum relevance for a hit to count as a match. None if the relevance is unknown, or by the older method,
+    line: the minimum relevance for a hit to count as a match. None if the relevance is unknown, or of the older kind:
         the probability that a hit is the one that was meant.
     notice: one line about a query that the model cannot read. did_you_mean: the query with misspelt words replaced.
     lang: the language that the text was read in; None without a text, or for a model that names no languages.

@@ -102,7 +102,7 @@ def resolve(options: SearchOptions, model: Model, matcher: Model | None = None) 
     if not by_fragments:
         check_ability(model, "embed", "ranking", "A matcher can only score pairs: use it to rerank for another model.")
     elif options.late == 0:
-        check_ability(model, "embed", "ranking", "Rank by late interaction: late = all, or as many as there are items.")
+        check_ability(model, "embed", "ranking", "Use late interaction: set `late` to 'all' or the number of items.")
     if options.late:
         check_ability(model, "fragments", "`late`", "Leave it out, or choose another model.")
     if options.rerank:
@@ -121,7 +121,7 @@ def resolve(options: SearchOptions, model: Model, matcher: Model | None = None) 
         weight = defaults.weight if fusion == defaults.fusion else DEFAULT_WEIGHT
     check_fusion(fusion, weight)
     if matcher is not None and not rerank:
-        raise OptionError("matcher", f"{matcher.name} has nothing to rerank", "Set rerank, or leave out matcher.")
+        raise OptionError("matcher", f"{matcher.name} has nothing to rerank", "Set `rerank`, or leave out `matcher`.")
     fitted = (fusion, weight) == (defaults.fusion, defaults.weight)  # the calibration is for the default fusion
     return Plan(
         k=options.k,

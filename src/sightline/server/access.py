@@ -44,7 +44,7 @@ def _check_usable(token: str) -> None:
         raise ServeError("the token is empty", "Leave out --token, or choose one that nobody can guess.")
     if token != token.strip() or not (token.isascii() and token.isprintable()):
         raise ServeError(
-            "the token does not fit into an HTTP header",
+            "the token is not valid in an HTTP header",
             "Use ASCII letters, digits and punctuation, without spaces at the ends.",
         )
 

@@ -97,7 +97,7 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
 
 
 async def _ids(request: Request) -> list[int]:
-    """Return the ids in a request, sent as JSON or as a form, whose response browsers can save as a file."""
+    """Return the ids in a request: as JSON, or as a form, so that browsers can save the response as a file."""
     if request.headers.get("content-type", "").lower().startswith("application/json"):
         return Chosen.model_validate_json(await request.body(), strict=True).ids
     async with request.form(max_files=0, max_fields=4) as form:

@@ -64,7 +64,7 @@ def _timeline(members: Sequence[Member], where: str | None) -> Timeline:
 
 
 def understood(library: Library, text: str, literal: Sequence[str], lang: str | None = None) -> dict[str, Any]:
-    """Split a query into words to search for and phrases to filter by, using the collection that finds most phrases."""
+    """Split a query into words to search for and phrases to filter by, using the collection that finds the most."""
     with library.use() as members:
         every = [member.collection.understand(text, literal=literal, lang=lang) for member in members]
     found = max(every, key=lambda one: len(one.phrases))

@@ -64,7 +64,7 @@ class Metrics:
             self._seconds[(("route", route),)].add(seconds)
 
     def search(self, took_ms: Mapping[str, float]) -> None:
-        """Add the time in milliseconds that each stage of a search took."""
+        """Record how many milliseconds each stage of a search took."""
         with self._lock:
             for stage, spent in took_ms.items():
                 self._stages[stage] += spent / 1000

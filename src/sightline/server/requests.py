@@ -99,7 +99,7 @@ class Pair(BaseModel):
     @model_validator(mode="after")
     def _has_one_image(self) -> Self:
         if (self.image is None) == (self.id is None):
-            raise ValueError("send either image or id, not both")
+            raise ValueError("send either `image` or `id`, not both")
         return self
 
 
@@ -143,7 +143,7 @@ async def read_form(request: Request, limits: Limits) -> tuple[ImageSearch, Imag
 
 async def _upload(name: str, file: UploadFile) -> ImageBytes:
     if name != "image":
-        raise RefusedError(422, f"unexpected file field {name[:40]!r}", "Send one picture, as the field image.")
+        raise RefusedError(422, f"unexpected file field {name[:40]!r}", 'Send one picture, in the field "image".')
     kind = (file.content_type or "").lower()
     if not kind.startswith("image/") and kind != "application/octet-stream":
         raise RefusedError(415, f"unsupported picture type {kind[:40] or 'none'}", "Use a type such as image/jpeg.")

@@ -202,7 +202,7 @@ class Service:
             collection = member.collection
             item = _item(collection, own)
             if collection.kind != "images" or not item.width or not item.height:
-                raise RefusedError(422, f"item {id} is not an image, but only images have parts")
+                raise RefusedError(422, f"item {id} is not an image, so there are no parts to compare")
             stored = _parts(collection, own)
             encoder = image_encoder(collection.store, own, self.model)
             words = explain(text, model.encode_texts([text]), model, stored, encoder)

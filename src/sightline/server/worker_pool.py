@@ -38,10 +38,10 @@ def stop_if_cancelled() -> None:
 
 @runtime_checkable
 class Closable(Protocol):
-    """Holds something open."""
+    """Anything that can be closed, such as an open file."""
 
     def close(self) -> None:
-        """Close whatever is open."""
+        """Release what it holds open."""
         ...
 
 

@@ -134,7 +134,7 @@ def test_a_failing_iterable_passes_its_error_on_and_stops_the_threads() -> None:
 
 @pytest.mark.parametrize("wrong", [{"ahead": 0}, {"workers": 0}, {"workers": -1}])
 def test_no_workers_or_no_look_ahead_is_refused_at_once(wrong: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="both must be at least 1"):
         load_pixels([], TINY, **wrong)
 
 

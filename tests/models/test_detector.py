@@ -196,7 +196,7 @@ def test_a_folder_that_is_not_there_is_not_taken_for_a_name(tmp_path: Path) -> N
 
 
 def test_what_is_no_detector_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="no detector can be loaded"):
+    with pytest.raises(ModelError, match="cannot load a detector"):
         Detector.open(str(tmp_path))
 
 
@@ -241,7 +241,7 @@ def test_weights_of_other_sizes_or_cut_short_are_refused(tmp_path: Path) -> None
     (folder / "config.json").write_text(json.dumps(config))
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-500])
-    with pytest.raises(ModelError, match="no detector can be loaded"):
+    with pytest.raises(ModelError, match="cannot load a detector"):
         Detector.open(str(folder))
 
 

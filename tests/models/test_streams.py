@@ -115,7 +115,7 @@ def test_configurations_that_make_no_sense_are_refused() -> None:
         dataclasses.replace(tiny.DUAL, matcher_tower=TowerConfig(config=tiny.TEXT))
     with pytest.raises(ModelError, match="matcher_layer"):
         dataclasses.replace(tiny.DUAL, matcher="none", matcher_layer=1)
-    with pytest.raises(ModelError, match="layer 4 of the image tower"):
+    with pytest.raises(ModelError, match="layer 4 is not before the last"):
         tiny.retriever(dataclasses.replace(tiny.DUAL, matcher_layer=4))
     with pytest.raises(ModelError, match="either an image tower or regions"):
         SingleStreamConfig(transformer=TowerConfig(config=tiny.TEXT), preprocess=tiny.PREPROCESS)

@@ -58,9 +58,9 @@ def test_a_head_that_cannot_be_understood_is_refused(tmp_path: Path, text: str, 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda counts: counts.pop("codes"), r"damaged \(its head file does not list codes\)"),
-        (lambda counts: counts.update(codes=19), r"damaged \(its head file lists different numbers of rows\)"),
-        (lambda counts: counts.update(ids=-1), r"damaged \(contains negative numbers\)"),
+        (lambda counts: counts.pop("codes"), "is damaged: its head file does not list codes"),
+        (lambda counts: counts.update(codes=19), "is damaged: its head file lists different numbers of rows"),
+        (lambda counts: counts.update(ids=-1), "is damaged: it contains negative numbers"),
     ],
     ids=["missing", "different", "negative"],
 )

@@ -168,7 +168,7 @@ def test_steps_and_epochs_replace_each_other(given: str, set_to: str, tmp_path: 
     assert getattr(found, name) == float(value)
     assert min(found.steps, found.epochs) == 0
     path.write_text(tiny.replace(given, "steps = 1\nepochs = 1"))
-    with pytest.raises(RecipeError, match="either epochs or steps"):
+    with pytest.raises(RecipeError, match=r"either schedule\.epochs or schedule\.steps"):
         read_recipe(path)
 
 

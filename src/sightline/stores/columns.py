@@ -163,7 +163,7 @@ class Column:
             blocks = self._checksums.unchecked(first, np.maximum(first, last))
         bad = self._checksums.damaged(_bytes_of(records), blocks)
         if len(bad):
-            raise DamagedStoreError(f"{self.path}: damaged at byte {int(bad[0]) * BLOCK:,}")
+            raise DamagedStoreError(f"{self.path} is damaged at byte {int(bad[0]) * BLOCK:,}")
 
 
 def checksums_path(path: Path) -> Path:

@@ -174,7 +174,7 @@ class Generation:
         column = self._columns[name]
         rows: Ids = column.view(slice(None))
         if len(rows) and not 0 <= rows.min() <= rows.max() < self._columns["ids"].count:
-            raise DamagedStoreError(f"{column.path}: damaged (lists rows that do not exist)")
+            raise DamagedStoreError(f"{column.path} is damaged: it lists rows that do not exist")
         return rows
 
     def _runs(self, rows: Ids, first: int | None = None) -> tuple[Ids, Ids]:
@@ -189,7 +189,7 @@ class Generation:
         if column.tail is None and len(rows):  # without checksums
             most = min(self._columns[name].count for name in kept_parts(self.shape))
             if starts.min() < 0 or lengths.min() < 0 or ends[rows].max() > most:
-                raise DamagedStoreError(f"{column.path}: damaged (row boundaries are out of order or out of range)")
+                raise DamagedStoreError(f"{column.path} is damaged: row boundaries are out of order or out of range")
         if first is not None:
             lengths = np.minimum(lengths, first)
         return starts, lengths
@@ -225,9 +225,9 @@ def _check_counts(folder: Path, head: Head, layout: Mapping[str, npt.DTypeLike])
     rows = {head.counts.get(name, -1) for name in ("ids", "embeddings", "codes", "ends") if name in layout}
     listed = head.counts.keys() if head.tails is None else head.tails.keys() & head.counts.keys()
     if missing := layout.keys() - listed - {_FAST}:
-        raise DamagedStoreError(f"{folder}: damaged (its head file does not list {', '.join(sorted(missing))})")
+        raise DamagedStoreError(f"{folder} is damaged: its head file does not list {', '.join(sorted(missing))}")
     if len(rows) > 1:
-        raise DamagedStoreError(f"{folder}: damaged (its head file lists different numbers of rows)")
+        raise DamagedStoreError(f"{folder} is damaged: its head file lists different numbers of rows")
 
 
 def _layout(shape: Shape) -> dict[str, npt.DTypeLike]:

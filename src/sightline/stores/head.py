@@ -51,10 +51,10 @@ def read_head(folder: Path) -> Head | None:
             f"Update Sightline, or delete {folder} and index again.",
         )
     if found > 1 and data.pop("checksum", None) != _digest(data):
-        raise DamagedStoreError(f"{path}: damaged (its checksum does not match)")
+        raise DamagedStoreError(f"{path} is damaged: its checksum is wrong")
     head = settings.parse(Head, data, str(path), DamagedStoreError)
     if head.generation < 0 or any(count < 0 for count in head.counts.values()):
-        raise DamagedStoreError(f"{path}: damaged (contains negative numbers)")
+        raise DamagedStoreError(f"{path} is damaged: it contains negative numbers")
     return head
 
 

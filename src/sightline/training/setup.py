@@ -85,7 +85,7 @@ def _check_languages(recipe: Recipe, records: Sequence[Record]) -> None:
     if found and lacking:
         raise RecipeError(
             f"data.lang: no training caption is in {' or '.join(lacking)}",
-            f"Choose from the languages in the data:  {', '.join(sorted(found))}.",
+            f"Choose from the languages in the data: {', '.join(sorted(found))}.",
         )
 
 

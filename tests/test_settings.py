@@ -86,3 +86,26 @@ def test_the_way_out_stands_alone_or_beside_an_update(tmp_path: Path) -> None:
 
 def test_a_whole_number_will_do_for_a_float() -> None:
     assert parse({"rate": 3}).rate == 3.0
+
+
+@dataclass(frozen=True)
+class Older:
+    line: float
+
+
+@dataclass(frozen=True)
+class Either:
+    formula: Inner | Older
+
+
+@pytest.mark.parametrize(
+    ("formula", "said"),
+    [
+        ({"size": "large"}, "formula.size: expected int"),
+        ({"line": "high"}, "formula.line: expected float"),
+        ({"size": 1, "line": 0.5}, "unknown"),
+    ],
+)
+def test_an_error_is_that_of_the_table_whose_keys_were_given(formula: dict[str, Any], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        settings.parse(Either, {"formula": formula}, "file.toml", DataError)

@@ -127,10 +127,12 @@ def _value(kind: Any, value: object, where: str, error: type[SightlineError]) ->
 
 
 def _first_that_fits(options: list[Any], value: object, where: str, error: type[SightlineError]) -> Any:
-    """Try the members of a union in order; raises the error of the last one."""
-    for option in options[:-1]:
+    """Try the members of a union in order; raises the error of the last one that has all given keys, if any has."""
+    for option in options:
         try:
             return _value(option, value, where, error)
         except error:
             continue
-    return _value(options[-1], value, where, error)
+    tables = [option for option in options if dataclasses.is_dataclass(option) and isinstance(value, Mapping)]
+    known = [table for table in tables if set(value) <= {one.name for one in dataclasses.fields(table)}]  # type: ignore[call-overload]
+    return _value((known or options)[-1], value, where, error)

@@ -172,7 +172,7 @@ def test_phases_that_meet_leave_no_step_out_and_have_none_in_common() -> None:
     [
         ({"losses": {"a": {"loss": "triplet", "end": 0.5}}}, "no loss is active after the fraction 0.5"),
         ({"losses": {"a": {"loss": "triplet", "begin": 0.5}}}, "no loss is active between the fractions 0.0 and 0.5"),
-        ({"losses": {"a": {"loss": "triplet", "begin": 0.5, "end": 0.5}}}, "begin 0.5 must be before end 0.5"),
+        ({"losses": {"a": {"loss": "triplet", "begin": 0.5, "end": 0.5}}}, "begin (0.5) must be before end (0.5)"),
         ({"losses": {"a": {"loss": "triplet", "begin": 8000}}}, "losses.a.begin cannot be 8000"),
         ({"losses": {"a": {"loss": "triplet", "end": "late"}}}, "losses.a.end cannot be 'late'"),
         (

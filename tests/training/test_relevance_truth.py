@@ -169,9 +169,9 @@ def test_wrong_images_count_more_the_longer_the_query_as_in_a_larger_collection(
 
 def test_a_fit_needs_right_and_wrong_answers() -> None:
     query = JudgedQuery("dog", "noun", np.ones(3), np.ones(3, dtype=np.bool_))
-    with pytest.raises(EvaluationError, match="right and wrong"):
+    with pytest.raises(EvaluationError, match="images that match"):
         fit_relevance([query], Words())
-    with pytest.raises(EvaluationError, match="right and wrong"):
+    with pytest.raises(EvaluationError, match="images that match"):
         fit_relevance([], Words())
 
 

@@ -68,7 +68,7 @@ class CapturedFunction:
         return tuple(one.clone() for one in self._kept.by_key[key](*tensors))
 
     def _record(self, key: Any, owner: nn.Module, inputs: tuple[Tensor, ...]) -> bool:
-        """Capture the function for inputs of these shapes if they recur and there is room; return whether it did."""
+        """Capture the function for these input shapes if they recur and there is room; return whether that was done."""
         kept = self._kept
         kept.sights[key] += 1
         if kept.sights[key] < SIGHTS or len(kept.by_key) >= kept.most:

@@ -104,7 +104,7 @@ class MaskedWords(Loss):
             if self.fused:
                 if pairs.images.states is None:
                     raise ModelError(
-                        "this model keeps too few fragments for the text encoder to read", "Set fragments = 0."
+                        "this model keeps too few fragments for the text encoder to read", "Set model.fragments = 0."
                     )
                 rows = positive.int().argmax(1)
                 image, image_mask = pairs.images.states.index_select(0, rows), pairs.images.mask[rows]

@@ -63,7 +63,7 @@ class DecoderProcess:
             return _read_answer(process.stdout.fileno(), seconds + _GRACE_SECONDS, self._check)
         except (OSError, EOFError, TimeoutError, ValueError) as error:
             self._end()
-            reason = f"takes more than {seconds:g} s, or more memory than allowed, to decode"
+            reason = f"takes longer than {seconds:g} s, or more memory than allowed, to decode"
             raise MediaError(header["name"], reason, "Save it again as a plain JPEG.") from error
         except BaseException:  # the request was cancelled
             self._end()

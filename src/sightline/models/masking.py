@@ -154,7 +154,7 @@ def _tower(model: DualStream) -> ImageTower:
 
 def _reader(model: DualStream) -> ImageReader:
     if model.image_reader is None:
-        raise ModelError("predicting hidden regions needs an image_reader")
+        raise ModelError("predicting hidden regions needs an image_reader", "Set model.image_reader.")
     return model.image_reader
 
 

@@ -60,7 +60,7 @@ class TwoTowers(Pretrained):
         return encoded(nothing, F.normalize(seen.pooled, dim=-1))
 
     def encode_texts(self, tokens: Tokens) -> EncodedTensors:
-        """Encode tokenised texts. CLIP finds the end of a text by its ids, so padding is replaced to suit CLIP."""
+        """Encode tokenised texts. CLIP finds the end of a text by its token ids, so padding ids are replaced."""
         return encoded(tokens.mask, F.normalize(self.read(tokens), dim=-1))
 
     def read(self, tokens: Tokens) -> Tensor:

@@ -106,13 +106,13 @@ def export(
     held_out: captions not trained on, to round four-bit weights and to calibrate the bundle (see `finish`); without
         them, the bundle reranks only on request.
     progress, on_problem: called during calibration, the latter for each unreadable held-out image.
-    trained_on: captions that the model was trained on; the bundle stores their words, which are those that it can read.
+    trained_on: captions that the model was trained on; the bundle stores their words as the ones that it can read.
     """
     with _in_place_of(Path(out).resolve()) as building:
         retriever = retriever.eval().cpu()
         if not retriever.abilities:
             raise ModelError(
-                "no part of this model that is used in searches was trained",
+                "this model was not trained for anything that a search uses",
                 "Train it with a loss such as contrastive, triplet or matching.",
             )
         if not retriever.unit_length:

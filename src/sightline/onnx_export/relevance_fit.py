@@ -67,7 +67,10 @@ def fit_relevance(
     rows = [feature_rows(query.text, query.cosines[:FITTED], words) for query in judged]
     truth = np.concatenate([query.shown[:FITTED] for query in judged]).astype(np.float64) if judged else np.zeros(0)
     if not 0 < truth.sum() < len(truth):
-        raise EvaluationError("calibration needs right and wrong answers", "Use captions of more than one image.")
+        raise EvaluationError(
+            "calibration needs images that match a caption and images that do not",
+            "Use captions of more than one image.",
+        )
     pairs = {
         kind: sum(len(row) for row, one in zip(rows, judged, strict=True) if one.kind == kind)
         for kind in _kinds(judged)

@@ -52,7 +52,7 @@ def fix_ranges(model: onnx.ModelProto, samples: Iterable[Sample], leave: Collect
     """Quantise products of `model` with constant matrices to integer products, in place, where that is safe.
 
     samples: about a hundred typical inputs of the graph, one item each.
-    leave: names of products to leave unchanged. Those with a relative error above 6 % in any checked row are also left.
+    leave: names of products to leave unchanged, besides those with a relative error above 6 % in any checked row.
 
     A channel whose values are a hundred times those of others would use up all of the 256 steps, so channels are first
     equalised: each is divided by a factor, and its row of the matrix multiplied by it (SmoothQuant, Xiao et al. 2023).

@@ -22,7 +22,7 @@ _HERE = ("*", "bundles/*", "runs/*/bundle")  # where bundles are kept in a worki
 
 @dataclass(frozen=True, slots=True)
 class InstalledModel:
-    """A bundle on this machine, or its fast variant. `model`: its name in commands: default, hf:NAME or its folder."""
+    """A bundle on this machine, or its fast variant. model: default, hf:NAME or its folder, as used in commands."""
 
     model: str
     folder: Path

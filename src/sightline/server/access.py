@@ -104,7 +104,7 @@ class AccessControl:
             )
 
     def _check_origin(self, method: str, path: str, headers: Headers) -> None:
-        """Refuse requests made on behalf of another site, by headers that browsers set and pages cannot forge."""
+        """Refuse requests on behalf of another site, judging by headers that browsers set and pages cannot forge."""
         site = headers.get("sec-fetch-site")
         if site in ("same-origin", "none"):
             return

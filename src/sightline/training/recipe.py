@@ -125,7 +125,7 @@ class Recipe:
             for key, share in zip(("begin", "end"), span, strict=True):
                 check_share(f"losses.{name}.{key}", share)
             if span[0] >= span[1]:
-                raise RecipeError(f"losses.{name}: begin {span[0]} must be before end {span[1]}")
+                raise RecipeError(f"losses.{name}: begin ({span[0]}) must be before end ({span[1]})")
             if span != (0, 1) and self.schedule.run != "together":
                 raise RecipeError(f'losses.{name}: begin and end need schedule.run = "together"')
         covered = 0.0

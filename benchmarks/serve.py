@@ -5,8 +5,8 @@
 Serves a synthetic collection (see samples.py) and sends queries over one connection per client, each with one request
 in flight; clients share the machine with the server. Queries are synthetic, of 2 to 15 words, none repeated. The gain
 from batching is measured in short blocks that alternate between three ways to encode: waiting queries in one batch (as
-the server does), each query alone on as many threads, and one query at a time. Then come the long runs: without
-reranking, with it, and both at once. `make results` writes them to docs/serve.md.
+the server does), each query alone on the same number of threads, and one query at a time. Then come the long runs:
+without reranking, with it, and both at once. `make results` writes them to docs/serve.md.
 """
 
 import argparse

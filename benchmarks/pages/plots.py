@@ -99,7 +99,7 @@ def _stacked(axes: Any, rows: Sequence[Result]) -> None:
 
 
 def _retrieval(result: Result) -> Any:
-    """Draw every index at Sightline's recall, with all cores, at the largest size that was compared."""
+    """Plot the time per query of every index at Sightline's recall, on all cores, for the largest collection."""
     asked = [row for row in result["rows"] if "cores" in row]
     peers = [row["items"] for row in asked if not row["way"].startswith("Sightline")]
     items = max(peers or [row["items"] for row in asked])

@@ -266,7 +266,7 @@ def search(
 def _understood(
     text: str, where: str | None, lang: str | None, collections: Sequence["Collection"]
 ) -> tuple[str | None, str | None, str | None]:
-    """Return the query without its dates, names and folders, the filter that includes them, and its language, if known.
+    """Return the query without its dates, names and folders, the filter built from them, and the query's language.
 
     Reports the filters on stderr.
     """

@@ -223,7 +223,7 @@ class Collection:
             return search.together(options)
 
     def _search(self, model: Model | None = None) -> CollectionSearch:
-        """Return a search with the given model, which must match the collection, or else with the collection's own."""
+        """Return a search with the given model, which must match the collection, by default the collection's own."""
         if model is not None:
             self.check_model(model)
 

@@ -17,7 +17,7 @@ from sightline.models.retriever import Retriever
 def match_logits(pairs: Pairs, model: Retriever, texts: Tensor, images: Tensor, chunk: int = 0) -> Tensor:
     """Return the matcher's logits [n], float32, for pairs of texts and images, given by their rows [n] in the batch.
 
-    chunk: match this many pairs at a time, recomputed in the backward pass; 0 matches all at once.
+    chunk: match this many pairs at a time, and recompute them in the backward pass; 0 matches all at once.
     """
     text_states, image_states = pairs.texts.states, pairs.images.states
     if text_states is None or image_states is None:

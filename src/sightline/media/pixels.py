@@ -63,7 +63,7 @@ class Preprocess:
         if self.short is not None and (self.resize != "crop" or self.short < self.size):
             raise ModelError(
                 f'short side cannot be {self.short} pixels with resize = "{self.resize}" and size = {self.size}',
-                'Set it only with resize = "crop", and to at least the size.',
+                'Use it only with resize = "crop", and make it at least as large as size.',
             )
         if self.decode_at_least is not None and self.decode_at_least < (self.short or self.size):
             raise ModelError(

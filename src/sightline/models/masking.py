@@ -165,6 +165,6 @@ def _seen(model: DualStream, images: Images) -> TowerFeatures:
 def _pixels(images: Images) -> Tensor:
     if not isinstance(images, Tensor):
         raise ModelError(
-            "without an image_reader, patches are masked in the pixels, not in the features of a frozen image tower"
+            "without an image_reader, patches can be masked only in pixels, not in the features of a frozen image tower"
         )
     return images

@@ -97,7 +97,7 @@ class SingleStream(Retriever):
 
     @property
     def grid(self) -> tuple[int, int] | None:
-        """Rows and columns of an image's first fragments; None for regions, and if they form no grid."""
+        """Rows and columns of the grid formed by an image's fragments; None if they are regions or form no grid."""
         if self.image is None or self.config.fragments not in (0, self.image.places):
             return None
         return self.image.grid

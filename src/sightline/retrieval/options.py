@@ -24,12 +24,12 @@ class SearchOptions:
     k: the number of results. start: skip this many results first.
     late: how many of the top candidates late interaction rescores; `all` ranks everything by it.
     late_fragments: late interaction uses only this many fragments of each side, counted from the first; None for all.
-    rerank: how many of the top candidates matching then rescores; 0 for none.
+    rerank: how many of the top candidates the matcher then rescores; 0 for none.
     fusion, weight: how the matcher's score and the cosine are combined; see `fusion.fuse`.
     min_relevance: hide results below this relevance, 0 to 1.
-    budget_ms: the time limit of the search. `late` and `rerank` are then upper limits.
+    budget_ms: the time limit for the search. `late` and `rerank` are then upper limits.
     duplicates: `fold` shows images that look the same as one result, `show` shows all.
-    lang: the language of `text` and `not_`, such as `de`; None to recognise it. See `language.in_language`.
+    lang: the language of `text` and `not_`, such as `de`; None to detect it. See `language.in_language`.
 
     Options left at None take the model's defaults; see `stages.resolve`.
     """

@@ -50,7 +50,7 @@ class CollectionUpdater:
         notify: Notify | None = None,
         seconds: float = 2.0,
     ) -> None:
-        """Prepare the threads. watch: index changes. read_text: read the text in new images."""
+        """Prepare the threads. watch: whether to index changed files. read_text: whether to read text in new images."""
         self._current, self._at, self._model = current, at, model
         self._notify = notify or _log.info
         self._seconds = seconds

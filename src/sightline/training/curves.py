@@ -12,7 +12,7 @@ CurveSink = Callable[[Mapping[str, Any]], None]
 
 
 def scalars(entry: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numbers of a log entry by name: losses and their parts, rate, gradient norm, temperature, validation.
+    """Return the numbers in a log entry by key: losses and their parts, rate, gradient norm, validation scores.
 
     >>> scalars({"step": 3, "rate": 0.1, "loss": {"embed": 2.0}, "val": {"t2i": {"R@1": 50.0}}})
     {'rate': 0.1, 'loss/embed': 2.0, 'val/t2i/R@1': 50.0}

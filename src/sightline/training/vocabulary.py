@@ -46,8 +46,8 @@ def learn_tokenizer(captions: Iterable[str], vocabulary: int, max_length: int) -
 def _pieces(words: Counter[str], most: int) -> list[str]:
     """Every letter, at the start of a word and inside it, the most frequent first; then pieces learned from words.
 
-    With all letters included, no word of the captions is unknown; if there are more than `most`, rare letters are
-    dropped. The library's own WordPiece trainer is not used: it numbers pieces in an order that differs between
+    With all letters included, no word in the captions is unknown; if there are more than `most` letters, rare ones are
+    dropped. The WordPiece trainer of tokenizers is not used: it numbers pieces in an order that differs between
     processes.
     """
     letters: Counter[str] = Counter()

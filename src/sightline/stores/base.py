@@ -120,7 +120,7 @@ class Store(Protocol):
         ...
 
     def fetch(self, ids: Ids, part: Part) -> PaddedVectors:
-        """Return the vectors of items, in the order of `ids`; embeddings are one per item. Unknown ids raise an error."""
+        """Return the vectors of items, in the order of `ids`: one each for embeddings. Unknown ids raise an error."""
         ...
 
     def rows(self, ids: Ids, part: Part, first: int | None = None) -> QuantizedRows:

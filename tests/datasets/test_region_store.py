@@ -96,10 +96,12 @@ def test_captions_are_lent_by_records_of_the_same_names_and_those_without_region
         ("photos/beach.jpg", "beach"),
         ("12", None),  # of two pictures
         ("nowhere", None),
+        ("1001773457_577c3a7d70", None),  # 70 is a part of its last word, not its number
+        ("sea-70", None),
     ],
 )
 def test_a_picture_is_found_by_its_name_or_by_its_number_alone(name: str, key: str | None) -> None:
-    keys = ("COCO_train2014_000000000009", "beach", "a-12", "b-12")
+    keys = ("COCO_train2014_000000000009", "beach", "a-12", "b-12", "1056338697_4f7d7ce70")
     found = Names([record(one) for one in keys]).find(name)
     assert (found.key if found else None) == key
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 from sightline.datasets.fields import key_of
 from sightline.datasets.record import Record
 
-_LAST_NUMBER = re.compile(r"(\d+)\D*$")
+_LAST_NUMBER = re.compile(r"(?<![0-9a-z])([0-9]+)$", re.IGNORECASE)
 T = TypeVar("T")
 
 
@@ -17,7 +17,7 @@ class Names:
 
     The name of an image is its file name, without folders and suffix. If no record has that name, the record whose
     name ends in the same number is used, if there is only one: both 9 and coco_train2014_000000000009 match
-    COCO_train2014_000000000009.jpg.
+    COCO_train2014_000000000009.jpg. Digits that follow a letter, as in a hash, are not a number.
     """
 
     def __init__(self, records: Sequence[Record]) -> None:

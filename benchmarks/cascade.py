@@ -1,14 +1,15 @@
 """Find the cascade with the highest recall in the same time: embed -> late@K -> match@k, or embed -> match@k alone.
 
-    python -m benchmarks.cascade                            measure
+    python -m benchmarks.cascade                            measure; continues an interrupted run
     python -m benchmarks.cascade --write bundles/default    write the chosen cascade into a bundle
 
 Needs SIGHTLINE_DATA. The gallery consists of Flickr8k's test images and distractors from COCO, indexed once under
---work. Every cascade in the grid is measured on the same captions.
+--work. Every cascade in the grid is measured on the same captions; its ranks and times are saved under --work.
 """
 
 import argparse
 import dataclasses
+import json
 import os
 from collections.abc import Sequence
 from itertools import product
@@ -27,6 +28,7 @@ from sightline.collection import Collection
 from sightline.datasets import Record, read_all
 from sightline.evaluation.metrics import CUTOFFS, Ranks, summary
 from sightline.evaluation.resampling import paired_gain
+from sightline.files import write_atomic
 from sightline.registry.loader import locate
 
 LATES, RERANKS = (0, 25, 50, 100, 200), (5, 10, 20, 30)
@@ -105,10 +107,15 @@ def main() -> None:
     model, names = Bundle.open(locate(arguments.model)), ["flickr8k-test", "coco-distractors"]
     data = os.environ["SIGHTLINE_DATA"]
     records, others = (read_all([f"{data}/{name}.tar"]) for name in names)
-    captions = [record.captions_in("en")[0] for record in records]
+    captions, found = [record.captions_in("en")[0] for record in records], []
     with Collection.open(gallery(records, others, model, arguments.work), model) as collection:
-        made = rows([measure(collection, model, captions, *stages) for stages in product(LATES, RERANKS)])
+        for late, rerank in product(LATES, RERANKS):
+            kept = arguments.work / f"{model.sha256[:12]}-{len(captions)}-{late}-{rerank}.json"
+            if not kept.exists():
+                write_atomic(kept, json.dumps(measure(collection, model, captions, late, rerank)))
+            found.append(json.loads(kept.read_text()))
         items = len(collection)
+    made = rows(found)
     best = dict(zip(("late", "rerank"), chosen(made), strict=True))
     more = {"model": model.name, "items": items, "questions": len(captions), "rows": made, "chosen": best}
     write_result(arguments.json, {"experiment": "cascade", **provenance(0, names), **more})

@@ -205,6 +205,8 @@ def test_what_does_not_fit_together_is_refused() -> None:
     check(scan, vectors, queries, 1)
     with pytest.raises(ModelError, match=r"queries have shape \[2, 8\]"):
         scan.search(queries[:, :8], 1)
+    with pytest.raises(ModelError, match=r"queries have shape \[16\], not \[queries, 16\]"):
+        scan.search(queries[0], 1)
     with pytest.raises(ModelError, match="k must be at least 1, not 0"):
         scan.search(queries, 0)
     with pytest.raises(ModelError, match=r"vectors have shape \[3, 8\]"):

@@ -134,7 +134,7 @@ def test_a_finished_run_is_extended_by_more_steps(place: Path) -> None:
     assert json.loads((place / "runs/cards/recipe.json").read_text())["schedule"]["steps"] == 5
     assert json.loads((place / "runs/cards/provenance.json").read_text())["steps"] == 5
     result = CliRunner().invoke(app, ["train", "cards.toml", "--resume"])
-    assert "runs/cards has already taken 5 steps, more than the 4 requested" in str(result.exception)
+    assert "schedule: 4 steps, but runs/cards has already taken 5" in str(result.exception)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -203,8 +203,7 @@ class Bundle(Model):
     def prepare(self, *graphs: Graph, wait: bool = False) -> None:
         """Load graphs in the background, each in its own thread, or load them now if `wait` is set.
 
-        A call waits for the graph that it needs. If loading a graph fails, the first call that needs it raises the
-        error.
+        A call waits for the graph that it needs, and raises an error if loading it failed.
         """
         for graph in graphs:
             if wait:

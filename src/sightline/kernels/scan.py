@@ -95,7 +95,8 @@ class Scan:
         """
         if k < 1:
             raise ModelError(f"k must be at least 1, not {k}")
-        if queries.ndim != 2 or queries.shape[1] != (dim := self._vectors.shape[1]):
+        dim = self._vectors.shape[1]
+        if queries.ndim != 2 or queries.shape[1] != dim:
             raise ModelError(f"queries have shape {list(queries.shape)}, not [queries, {dim}]")
         asked = _tensor(queries).float()
         with self._lock, torch.inference_mode():

@@ -25,10 +25,11 @@ class Distill(Loss):
 
     on: how the student compares texts and images.
     teacher_temperature, student_temperature: τt and τs. Paper 3 gives 12 and 12 for shrinking to fragments, and 2 and
-        12 for shrinking to embeddings; only their inverses work (1/12 and 1/12, 1/2 and 1/12). At temperatures far
-        above the scores, distributions are nearly uniform, and the loss requires s = t · τs / τt up to a constant
-        (Hinton et al. 2015, section 2.1): 12 and 12 require two sums of cosines to be equal, but 2 and 12 require one
-        cosine to be six times such a sum, which is impossible, so the loss never converges.
+        12 for shrinking to embeddings. These work only as factors, that is, inverted; choose the best on validation
+        data. At temperatures far above the scores, distributions are nearly uniform, and the loss requires
+        s = t · τs / τt up to a constant (Hinton et al. 2015, section 2.1): 12 and 12 require two sums of cosines to be
+        equal, but 2 and 12 require one cosine to be six times such a sum, which is impossible, so the loss never
+        converges.
     over: "all", the whole distributions in both directions, as is usual in distillation; or "positives", equation 6 as
         printed, which has only the text's own image: a contrastive loss from text to image, weighted by the teacher's
         confidence and summed over texts.

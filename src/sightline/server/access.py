@@ -41,7 +41,7 @@ def check_exposure(host: str, token: str | None) -> None:
 
 def _check_usable(token: str) -> None:
     if not token.strip():
-        raise ServeError("the token is empty", "Leave out --token, or choose one that nobody can guess.")
+        raise ServeError("the token is empty", "Leave out --token, or choose one that is hard to guess.")
     if token != token.strip() or not (token.isascii() and token.isprintable()):
         raise ServeError(
             "the token is not valid in an HTTP header",

@@ -226,7 +226,7 @@ def model_routes(service: Service) -> APIRouter:
 
 
 def operations_routes(service: Service, access_control: AccessControl, is_ready: Callable[[], bool]) -> APIRouter:
-    """Return routes for whoever operates the server."""
+    """Return the routes for health checks, metrics and the like."""
     router = APIRouter(tags=["operations"], responses=_USUAL)
 
     @router.get("/healthz", response_model=responses.HealthAnswer)

@@ -135,17 +135,14 @@ class _Run:
             self.batches = TrainingBatches(recipe, self.corpus, sources, self.model, self.regions, changed)
         else:
             if self.regions is not None:
-                raise RecipeError(
-                    "data.streaming: this model reads regions, which cannot be streamed", "Remove data.streaming."
-                )
+                raise RecipeError("data.streaming: regions cannot be streamed", "Remove data.streaming.")
             decoder = self.corpus.decoder
             self.batches = StreamedBatches(recipe, streams, sources, self.tokenizer, decoder, world, saved, on_prepare)
         asked = recipe.schedule
         self.steps = asked.steps or max(1, round(asked.epochs * self.batches.batches_per_epoch))
         if self.steps < self.progress.step:
             raise RecipeError(
-                f"schedule: {out} has already taken {self.progress.step} steps, more than the {self.steps} requested",
-                "Use more steps.",
+                f"schedule: {self.steps} steps, but {out} has already taken {self.progress.step}", "Use more steps."
             )
         self.evaluation: Validated | None = None
         self.seen: FeatureCache | None = None

@@ -37,11 +37,6 @@ FEATURES: dict[str, list[str]] = {
 }  # fmt: skip
 _COCO = ['data.train=["${SIGHTLINE_DATA}/coco-train-*.tar"]', 'data.val=["${SIGHTLINE_DATA}/coco-val.tar"]']
 _ALL = f"data.lang={list(LANGUAGES)}".replace("'", '"')
-_SMALL_BERT = ("{ model_type = 'bert', vocab_size = 24000, max_position_embeddings = 64, hidden_size = 384, "
-               "intermediate_size = 1536, num_hidden_layers = 12, num_attention_heads = 12 }")  # fmt: skip
-MULTILINGUAL = [f"model.transformer={{ config = {_SMALL_BERT} }}", _ALL,
-                f"model.text_input={{ max_length = 60, languages = {list(LANGUAGES)} }}"]  # fmt: skip
-"""Changes for multilingual pre-training: words are learned from the captions, as there is no multilingual encoder."""
 VARIANTS: dict[str, list[str]] = {
     "full": [], "half": [], "coco": _COCO, "1k": ["data.limit=1000"], "3k": ["data.limit=3000"],
     "english": [], "languages": [_ALL],
@@ -71,18 +66,17 @@ class Bench:
         self.records = read_all([f"{data}/flickr8k-{self.split}.tar"])
         self.distractors = read_all([f"{data}/coco-distractors.tar", f"{data}/coco-val.tar"])
 
-    def pretrained(self, multilingual: bool) -> Path:
+    def pretrained(self) -> Path:
         """Return the folder of the pre-trained model, which is trained if it does not exist."""
-        out = self.work / f"pretrain-{self.features}{'-languages' if multilingual else ''}"
-        more = MULTILINGUAL if multilingual else []
-        train_once("pretrain", [*FEATURES[self.features], *more, *self.brief, *self.changes], out)
+        out = self.work / f"pretrain-{self.features}"
+        train_once("pretrain", [*FEATURES[self.features], *self.brief, *self.changes], out)
         return out / "best"
 
     def trained(self, run: str, variant: str, seed: int) -> tuple[TorchModel, dict[str, Any]]:
         """Train a variant of a recipe, or open the result of an earlier call; also returns its cost."""
-        start = self.pretrained(variant in ("english", "languages"))
-        start = halved(start) if variant == "half" else start
-        out = self.work / f"{run}-{self.features}-{variant}-{seed}"
+        start = halved(self.pretrained()) if variant == "half" else self.pretrained()
+        name = "full" if variant == "english" else variant  # the same training, measured in all languages
+        out = self.work / f"{run}-{self.features}-{name}-{seed}"
         own = [change for change in self.changes if not change.startswith("model.")]
         cost = train_once(run, [*VARIANTS[variant], f"seed={seed}", f'model.start="{start}"', *self.brief, *own], out)
         return TorchModel.open(out / "best", name=out.name), cost

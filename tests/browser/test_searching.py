@@ -20,9 +20,12 @@ class Held:
 
     def __init__(self, page: Page, pattern: str) -> None:
         self.routes: list[Route] = []
-        page.route(re.compile(pattern), lambda route: self.routes.append(route))
+        self.holds = True
+        page.route(re.compile(pattern), lambda route: self.routes.append(route) if self.holds else route.continue_())
 
     def let_go(self) -> None:
+        """Let go of these requests, and of any that are still to come."""
+        self.holds = False
         for route in self.routes:
             route.continue_()
 

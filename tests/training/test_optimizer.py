@@ -1,10 +1,17 @@
 """AdamW is one computation for all parameters on a GPU; elsewhere it is as ever."""
 
+from functools import partial
+
 import pytest
+import torch
+from torch import Tensor
 
 import tiny
 from sightline.errors import RecipeError
+from sightline.media import require_pixels
 from sightline.models import towers
+from sightline.models.retriever import Retriever, Tokens
+from sightline.training import modes, optimizer
 from sightline.training.optimizer import make_optimizer
 from sightline.training.tables import OptimizerRecipe
 
@@ -33,3 +40,35 @@ def test_rates_fall_towards_the_input_of_an_encoder() -> None:
 def test_a_layer_decay_for_an_encoder_that_is_not_there_is_refused() -> None:
     with pytest.raises(RecipeError, match=r'optimizer\.layer_decay: this model has no encoder "imgae"'):
         make_optimizer(OptimizerRecipe(layer_decay={"imgae": 0.5}), tiny.retriever(tiny.DUAL), [])
+
+
+def matched(model: Retriever, rows: int, words: int) -> Tensor:
+    """Encode and match made-up texts and images, and add up gradients; returns the logits."""
+    torch.manual_seed(rows)
+    size = require_pixels(model.preprocess).size
+    texts = model.encode_texts(Tokens(torch.randint(4, 20, (rows, words)), torch.ones(rows, words, dtype=torch.bool)))
+    images = model.encode_images(torch.rand(rows, 3, size, size))
+    assert texts.states is not None
+    assert images.states is not None
+    logits = model.match(texts.states, texts.mask, images.states, images.mask)
+    (logits.sum() + (texts.embedding * images.embedding).sum()).backward()  # type: ignore[no-untyped-call]
+    return logits.detach()
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch warns of its own code
+@pytest.mark.parametrize("config", [tiny.DUAL, tiny.SINGLE], ids=["dual", "single"])
+def test_compiled_layers_have_the_same_outputs_gradients_and_names(
+    config: tiny.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, compiled = (tiny.retriever(config).eval() for _ in range(2))
+    monkeypatch.setattr(optimizer, "compile_layers", partial(modes.compile_layers, backend="aot_eager"))
+    make_optimizer(OptimizerRecipe(compile=True, rates={"image": 0.0}), compiled, [])
+    make_optimizer(OptimizerRecipe(rates={"image": 0.0}), plain, [])
+    layers = {name: towers.layers(part) for name, part in compiled.parts().items()}
+    assert {name for name, stack in layers.items() if stack[0]._compiled_call_impl is not None} == {*layers} - {"image"}
+    for rows, words in ((3, 5), (2, 7)):
+        found = [matched(model, rows, words) for model in (plain, compiled)]
+        torch.testing.assert_close(*found)
+    for (name, before), (other, after) in zip(plain.named_parameters(), compiled.named_parameters(), strict=True):
+        assert name == other
+        torch.testing.assert_close(before.grad, after.grad)

@@ -1,8 +1,14 @@
-"""Frozen parts of a model, and the mode of its layers in training."""
+"""Frozen parts of a model, the mode of its layers in training, and how they are computed."""
 
 from torch import nn
+from torch.nn.attention import SDPBackend
 
+from sightline.models import towers
 from sightline.models.checkpoint import AnyRetriever
+from sightline.models.retriever import Retriever
+
+ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+"""The implementations of attention to train with. cuDNN's takes a millisecond to plan each call, as shapes vary."""
 
 
 def image_tower_is_frozen(model: AnyRetriever) -> bool:
@@ -24,3 +30,13 @@ def training_mode(model: AnyRetriever) -> None:
     for module in model.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
             module.eval()
+
+
+def compile_layers(model: Retriever, backend: str = "inductor") -> None:
+    """Compile the transformer layers of all encoders that are being trained. Their weights keep their names.
+
+    Equal layers share the compiled code, and it accepts batches of any shape.
+    """
+    trained = [part for part in model.parts().values() if any(p.requires_grad for p in part.parameters())]
+    for layer in (layer for part in trained for layer in towers.layers(part)):
+        layer.compile(dynamic=True, backend=backend)

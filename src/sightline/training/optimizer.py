@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sightline.errors import RecipeError
 from sightline.models import towers
 from sightline.models.retriever import Retriever
+from sightline.training.modes import compile_layers
 from sightline.training.recipe import nearest
 from sightline.training.tables import OptimizerRecipe
 
@@ -32,6 +33,8 @@ def parts_of(model: Retriever, named: Iterable[str] = ()) -> dict[str, list[nn.P
 
 def make_optimizer(recipe: OptimizerRecipe, model: Retriever, losses: Iterable[nn.Module]) -> torch.optim.AdamW:
     """Set dropout, freeze the parts whose learning rate is zero, and make an optimiser for the others.
+
+    With `compile`, the layers of the encoders that are not frozen are compiled.
 
     Vectors (biases, norms, temperatures) have no weight decay. Parameters that are already frozen (a fixed temperature)
     stay frozen whatever their learning rate. On a GPU, the update of all parameters of a group is fused.
@@ -73,8 +76,17 @@ def make_optimizer(recipe: OptimizerRecipe, model: Retriever, losses: Iterable[n
                     groups.append({**group, "name": name})
     if not groups:
         raise RecipeError("optimizer: every part is frozen: there is nothing to train")
+    if recipe.compile:
+        compile_layers(model)
     fused = all(parameter.is_cuda for parameters in parts.values() for parameter in parameters)
     return torch.optim.AdamW(groups, betas=recipe.betas, fused=fused or None)
+
+
+def clip_gradients(optimizer: torch.optim.Optimizer, most: float) -> Tensor | None:
+    """Scale all gradients down so that their norm is at most `most`; returns the norm before that. 0 does nothing."""
+    if not most:
+        return None
+    return nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], most)
 
 
 def _factors(recipe: OptimizerRecipe, model: Retriever, name: str, parameters: list[nn.Parameter]) -> list[float]:

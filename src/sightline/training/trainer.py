@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn.attention import sdpa_kernel
 
 from sightline.errors import RecipeError
 from sightline.losses import Inputs, Loss
@@ -23,9 +24,9 @@ from sightline.training.feature_init import init_from_features
 from sightline.training.gradients import backward
 from sightline.training.lora import Adapters
 from sightline.training.mixture import StepBatch, TrainingBatches
-from sightline.training.modes import image_tower_is_frozen, training_mode
+from sightline.training.modes import ATTENTION, image_tower_is_frozen, training_mode
 from sightline.training.neighbours import Neighbours
-from sightline.training.optimizer import make_optimizer
+from sightline.training.optimizer import clip_gradients, make_optimizer
 from sightline.training.overlap import overlap_notes
 from sightline.training.provenance import describe, machine
 from sightline.training.recipe import Recipe
@@ -61,6 +62,7 @@ class Trained:
     validation: dict[str, Any] | None = None
 
 
+@sdpa_kernel(ATTENTION)
 def train(
     recipe: Recipe,
     out: str | Path,
@@ -268,10 +270,7 @@ class _Run:
                 also_positive=also_positive,
                 excluded=excluded,
             )
-        norm: Tensor | None = None
-        if self.recipe.optimizer.clip:
-            trained = [p for group in self.optimizer.param_groups for p in group["params"]]
-            norm = nn.utils.clip_grad_norm_(trained, self.recipe.optimizer.clip)
+        norm = clip_gradients(self.optimizer, self.recipe.optimizer.clip)
         learned = ((name, loss.learned_temperature) for name, (loss, _) in losses.items())
         temperatures = {name: value for name, value in learned if value is not None}
         values = StepValues(step, found, self._parts(losses), norm, temperatures)

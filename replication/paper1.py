@@ -32,7 +32,7 @@ _SOURCE = "model.image={{ source = '${{SIGHTLINE_PRETRAINED}}/{}'{} }}"
 FEATURES: dict[str, list[str]] = {
     "lower": [],
     "clip": [_SOURCE.format("clip-vit-base-patch16-vision", "")],
-    "dino": [_SOURCE.format("dinov2-base", ""), "model.preprocess.size=518",
+    "dino": [_SOURCE.format("dinov2-small", ""),
              "model.preprocess.mean=[0.485, 0.456, 0.406]", "model.preprocess.std=[0.229, 0.224, 0.225]"],
 }  # fmt: skip
 _COCO = ['data.train=["${SIGHTLINE_DATA}/coco-train-*.tar"]', 'data.val=["${SIGHTLINE_DATA}/coco-val.tar"]']

@@ -11,6 +11,8 @@
 Every error that Sightline raises on purpose is a `SightlineError`.
 """
 
+import os
+
 from sightline.api import evaluate, explain, explain_codes, export, index, load, open, search, train
 from sightline.errors import (
     BundleError,
@@ -28,6 +30,9 @@ from sightline.errors import (
 )
 
 __version__ = "0.1.0"
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # ONNX Runtime reads it on import, and otherwise sends statistics
+
 __all__ = [
     "BundleError",
     "CollectionError",

@@ -4,6 +4,7 @@ No GPU is needed: here one is feigned, and torch runs on the processors behind i
 """
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -223,3 +224,22 @@ def test_the_doctor_says_where_lasting_work_is_done(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(device, "has_gpu", lambda: False)
     findings: dict[str, Any] = {finding.subject: finding for finding in examine()}
     assert findings["Long jobs"].says == "CPU (no usable GPU)"
+
+
+def test_onnx_runtime_reports_nothing_to_its_makers(tiny_bundle: Path, tmp_path: Path) -> None:
+    """Since 1.29, it sends statistics and writes an id of the machine to the user's folder, unless told not to."""
+    unset = ("ORT_DISABLE_TELEMETRY", "ORT_RUNNING_UNIT_TESTS", "CI", "GITHUB_ACTIONS", "XDG_CACHE_HOME")
+    environment = {name: value for name, value in os.environ.items() if name not in unset} | {"HOME": str(tmp_path)}
+    script = "import sightline, sys; sightline.load(sys.argv[1]).encode_texts(['a dog'])"
+    command = [sys.executable, "-c", script, str(tiny_bundle)]
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+
+    assert not list(tmp_path.rglob("*onnxruntime*"))
+
+
+def test_a_user_may_let_onnx_runtime_report() -> None:
+    environment = {**os.environ, "ORT_DISABLE_TELEMETRY": "0"}
+    script = "import os, sightline; print(os.environ['ORT_DISABLE_TELEMETRY'])"
+    done = subprocess.run([sys.executable, "-c", script], env=environment, check=True, capture_output=True, text=True)
+
+    assert done.stdout.strip() == "0"

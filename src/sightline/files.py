@@ -5,11 +5,13 @@ Nothing here follows a symbolic link or waits for a pipe: a folder from an archi
 
 import errno
 import os
+import re
 import stat
 import threading
 from pathlib import Path
 
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+_DRAFT = re.compile(r"\.\d+-\d+\.new$")
 
 
 def open_regular(path: Path, flags: int, mode: int = 0o666) -> int:
@@ -77,8 +79,14 @@ def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o666, sync: bool
 
 def remove_drafts(folder: Path) -> None:
     """Delete temporary files that a crash of `write_atomic` left in a folder; no process may be writing to it."""
-    for draft in folder.glob("*.*-*.new"):
-        draft.unlink(missing_ok=True)
+    for path in folder.iterdir():
+        if is_draft(path):
+            path.unlink(missing_ok=True)
+
+
+def is_draft(path: Path) -> bool:
+    """Return whether a file has the name of a temporary file of `write_atomic`."""
+    return _DRAFT.search(path.name) is not None
 
 
 def sync_folder(folder: Path) -> None:

@@ -98,14 +98,50 @@ def test_a_whole_collection_is_deleted_and_nothing_else(folder: Path, tiny_bundl
     run("remove", "--everything", "--at", folder, "--yes")
     assert not (folder / ".sightline").exists()
     assert (folder / "pets" / "dog.jpg").exists()
-    inside = tmp_path / "inside"
-    (inside / "albums").mkdir(parents=True)
-    shutil.copy(PICTURES / "dog.jpg", inside / "albums")
-    sightline.index(folder, at=inside, model=tiny_bundle)
-    with sightline.open(inside) as collection:
+
+
+def test_deleting_a_collection_keeps_other_files_in_its_folders(
+    folder: Path, tiny_bundle: Path, tmp_path: Path
+) -> None:
+    at = tmp_path / "at"
+    sightline.index(folder, at=at, model=tiny_bundle)
+    with sightline.open(at) as collection:
         collection.add_to_album("Zoo", [1])
-    run("remove", "--everything", "--at", inside, "--yes")
-    assert [path.name for path in inside.rglob("*") if path.is_file()] == ["dog.jpg"]
+    for name in ("dog.jpg", "vectors/ids.txt", "vectors/horse.7", "albums/dog.jpg"):
+        shutil.copy(PICTURES / "dog.jpg", at / name)
+    sightline.index(folder, at=at, model=tiny_bundle)
+    run("remove", "--everything", "--at", at, "--yes")
+    kept = {str(path.relative_to(at)) for path in at.rglob("*") if path.is_file()}
+    assert kept == {"dog.jpg", "vectors/ids.txt", "vectors/horse.7", "albums/dog.jpg"}
+
+
+def test_a_collection_does_not_mix_its_files_with_those_of_a_user(
+    folder: Path, tiny_bundle: Path, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine"
+    (mine / "vectors").mkdir(parents=True)
+    shutil.copy(PICTURES / "dog.jpg", mine / "vectors")
+    (mine / "catalog.db").write_bytes(b"of another program")
+    told = run("index", folder, "--at", mine, "--model", tiny_bundle)
+    assert str(mine / ".sightline") in told
+    assert {path.name for path in mine.iterdir()} == {"vectors", "catalog.db", ".sightline"}
+    assert (mine / "catalog.db").read_bytes() == b"of another program"
+    assert json.loads(run("status", "--at", mine, "--json"))["collections"][0]["files"] == 4
+    assert sightline.index(folder, at=mine, model=tiny_bundle).unchanged == 4
+    run("remove", "--everything", "--at", mine, "--yes")
+    assert {path.name for path in mine.rglob("*")} == {"vectors", "catalog.db", "dog.jpg"}
+
+
+def test_a_collection_whose_creation_was_interrupted_is_completed_in_place(
+    folder: Path, tiny_bundle: Path, tmp_path: Path
+) -> None:
+    at = tmp_path / "at"
+    sightline.index(folder, at=at, model=tiny_bundle)
+    (at / "manifest.json").unlink()
+    (at / "manifest.json.12-34.new").touch()
+    sightline.index(folder, at=at, model=tiny_bundle)
+    assert (at / "manifest.json").exists()
+    assert not (at / ".sightline").exists()
 
 
 def test_several_collections_are_searched_and_listed(folder: Path, tiny_bundle: Path, tmp_path: Path) -> None:

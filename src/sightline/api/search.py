@@ -79,7 +79,8 @@ def index(
     folders: one or several; if empty, everything that the collection at `at` contains. Images may also be in shards
         (`.tar`), or at the URLs listed in a `.urls` file. Texts are the lines of a `.txt` file, or of a `.jsonl` file
         with `text` or `caption` and optionally `id`.
-    at: the collection's folder; by default `.sightline` in the folder that is indexed.
+    at: the collection's folder; by default `.sightline` in the folder that is indexed. If other files are in the folder
+        that you name, a new collection goes into `.sightline` inside it.
     model: as for `load`.
     progress: called with the number of files done, and the number of files to read.
     wait: whether to wait if another process is indexing the same collection, or for how many seconds.

@@ -82,7 +82,7 @@ def remove(
         what = "the whole collection, with its albums" if everything else ", ".join(map(str, paths or ()))
         typer.confirm(f"Remove {what} from {found}? Your files stay.", abort=True)
     if everything:
-        tell(f"Deleted {delete_collection(at)}")
+        tell(f"Deleted the collection {delete_collection(at)}")
         return
     count = remove(paths or [], at, model=model, notify=tell)
     tell(f"Removed {count:,} files from {found}")

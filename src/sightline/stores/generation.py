@@ -207,11 +207,16 @@ class Generation:
 
 def remove_others(folder: Path, head: Head) -> None:
     """Delete the files of all generations but the head's; files that cannot be deleted are left for next time."""
-    for name in _layout(head.shape):
-        for path in [*folder.glob(f"{name}.*"), *folder.glob(f"{name}-sums.*")]:
-            if path.suffix != f".{head.generation}":
-                with contextlib.suppress(PermissionError):
-                    path.unlink()
+    for path in generation_files(folder):
+        if path.suffix != f".{head.generation}":
+            with contextlib.suppress(PermissionError):
+                path.unlink()
+
+
+def generation_files(folder: Path) -> list[Path]:
+    """Return the files of all generations in a folder, which may also contain files of the user."""
+    names = {name for column in _layout(Shape(1, 1, 1)) for name in (column, f"{column}-sums")}
+    return [path for path in folder.glob("*.*") if path.stem in names and path.suffix[1:].isdecimal()]
 
 
 def next_number(folder: Path) -> int:

@@ -9,8 +9,8 @@ from pathlib import Path
 from sightline.errors import DamagedStoreError, StoreError
 from sightline.files import FolderLock, open_regular, remove_drafts
 from sightline.stores.base import Shape
-from sightline.stores.generation import Generation, remove_others
-from sightline.stores.head import check_shape, read_head, write_head
+from sightline.stores.generation import Generation, generation_files, remove_others
+from sightline.stores.head import HEAD_FILE, check_shape, read_head, write_head
 
 LOCK_FILE = "lock"
 DAMAGE_FILE = "damaged"
@@ -63,6 +63,17 @@ def open_files_to_write(folder: Path, shape: Shape) -> Generation:
         files.sync()
         write_head(folder, files.head())
     return files
+
+
+def delete_files(folder: Path) -> None:
+    """Delete the files of a store, and its folder if nothing else is in it."""
+    if not (folder / HEAD_FILE).is_file():
+        return
+    remove_drafts(folder)
+    for path in (*generation_files(folder), *(folder / name for name in (DAMAGE_FILE, LOCK_FILE, HEAD_FILE))):
+        path.unlink(missing_ok=True)
+    if not any(folder.iterdir()):
+        folder.rmdir()
 
 
 @contextmanager

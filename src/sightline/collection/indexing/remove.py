@@ -1,38 +1,22 @@
 """Remove folders and files from a collection, or delete a whole collection. Indexed files are never touched."""
 
 import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from sightline.bundle.model import Model
-from sightline.collection.albums import ALBUMS_FILE, ALBUMS_FOLDER
-from sightline.collection.catalog.integrity import CHECKSUM_FILE
-from sightline.collection.catalog.schema import CATALOG_FILE
-from sightline.collection.image_text.database import TEXT_FILE, TEXT_FOLDER, TextDatabase
+from sightline.collection.albums import ALBUMS_FOLDER
+from sightline.collection.image_text.database import TEXT_FOLDER, TextDatabase
 from sightline.collection.indexing.create import open_to_write
+from sightline.collection.layout import COLLECTION_FILES
 from sightline.collection.locate import find_collection, model_for_collection
-from sightline.collection.locks import LOCK_FILE, Notify, write_lock
-from sightline.collection.manifest import MANIFEST_FILE, read_manifest
+from sightline.collection.locks import Notify, write_lock
+from sightline.collection.manifest import read_manifest
 from sightline.collection.vectors import vectors_folder
 from sightline.errors import CollectionError
-from sightline.stores.head import HEAD_FILE
-
-_OWN = (
-    MANIFEST_FILE,
-    CATALOG_FILE,
-    f"{CATALOG_FILE}-wal",
-    f"{CATALOG_FILE}-shm",
-    f"{CATALOG_FILE}.damaged",
-    CHECKSUM_FILE,
-    *(f"{TEXT_FOLDER}/{TEXT_FILE}{suffix}" for suffix in ("", "-wal", "-shm")),
-    f"{TEXT_FOLDER}/{LOCK_FILE}",
-    f"{ALBUMS_FOLDER}/{ALBUMS_FILE}",
-    f"{ALBUMS_FOLDER}/{LOCK_FILE}",
-    LOCK_FILE,
-)
+from sightline.stores.local_files import delete_files
 
 
 def remove(
@@ -85,13 +69,11 @@ def delete_collection(at: str | Path | None = None) -> Path:
             f"{found}: its vectors are on a server", "Delete them on the server first, and then this folder."
         )
     with write_lock(found, wait=False):
-        vectors = vectors_folder(found)
-        if (vectors / HEAD_FILE).is_file():
-            shutil.rmtree(vectors)
+        delete_files(vectors_folder(found))
         for folder in (TEXT_FOLDER, ALBUMS_FOLDER):
             if (found / folder).is_symlink():
                 raise CollectionError(f"{found / folder}: is a symbolic link, which is not followed", "Delete it.")
-        for name in _OWN:
+        for name in COLLECTION_FILES:
             (found / name).unlink(missing_ok=True)
     for left in (found / TEXT_FOLDER, found / ALBUMS_FOLDER, found):
         if left.is_dir() and not any(left.iterdir()):  # the folder may also contain pictures

@@ -8,6 +8,7 @@ from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import below
 from sightline.collection.indexing.shards_and_urls import is_container
 from sightline.collection.indexing.texts import TEXT_SUFFIXES
+from sightline.collection.layout import can_hold_collection
 from sightline.collection.locate import check_found, find_collection
 from sightline.collection.manifest import DEFAULT_FOLDER, MANIFEST_FILE
 from sightline.errors import CollectionError
@@ -37,14 +38,15 @@ def _is_texts(place: Path) -> bool:
 def location(at: str | Path | None, places: list[Path]) -> Path:
     """Return the folder of the collection to index into, resolving `at` in the same way as all commands.
 
-    at: a collection's folder, or the folder of pictures that contains it; any other folder for a new collection. If
-        not given, the default location for `places` or, without places, the collection nearest to the current folder.
+    at: a collection's folder, or the folder of pictures that contains it. If there is none, a new collection goes
+        into the folder itself if it is missing or empty, or else into a folder inside it. If not given, the default
+        location for `places` or, without places, the collection nearest to the current folder.
     """
     if at is None:
         return default_location(places, kind_of(places)) if places else find_collection().resolve()
     found = find_collection(at).resolve()
     is_new = not (found / MANIFEST_FILE).is_file()
-    return found / DEFAULT_FOLDER if is_new and found in places else found
+    return found / DEFAULT_FOLDER if is_new and (found in places or not can_hold_collection(found)) else found
 
 
 def default_location(places: list[Path], kind: ItemKind) -> Path:

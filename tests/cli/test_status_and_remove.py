@@ -11,7 +11,7 @@ import sightline
 from sightline.cli import app
 from sightline.collection.image_text.database import TextDatabase, TextRead
 from sightline.demo import PICTURES
-from sightline.errors import SightlineError
+from sightline.errors import CollectionError, SightlineError
 
 
 @pytest.fixture
@@ -87,6 +87,7 @@ def test_wrong_names_are_told(folder: Path, tiny_bundle: Path) -> None:
         "not in": ["nowhere", "--yes"],
         "no PATHs to remove": [],
         "PATHs cannot be combined with --everything": ["pets", "--everything"],
+        "the name of a folder or file is empty": ["", "--yes"],
     }
     for says, arguments in told.items():
         done = CliRunner().invoke(app, ["remove", *arguments, "--at", str(folder), "--model", str(tiny_bundle)])
@@ -155,3 +156,22 @@ def test_several_collections_are_searched_and_listed(folder: Path, tiny_bundle: 
     listed = json.loads(run("search", "--where", "name like '%.jpg'", *both, "--json"))["items"]
     assert len(listed) == 4
     assert len(json.loads(run("status", *both[:4], "--json"))["collections"]) == 2
+
+
+@pytest.mark.parametrize("arguments", [["index", ""], ["search", "a dog", "--at", ""], ["remove", "", "--yes"]])
+def test_an_empty_name_is_not_the_current_folder(
+    arguments: list[str], folder: Path, tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script may pass the value of a variable that is not set."""
+    monkeypatch.chdir(folder)
+    done = CliRunner().invoke(app, [*arguments, "--model", str(tiny_bundle)])
+    assert "is empty" in str(done.exception)
+    with sightline.open(folder) as collection:
+        assert len(collection.files()) == 4
+
+
+def test_python_refuses_an_empty_name(folder: Path, tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    for call in (lambda: sightline.index("", model=tiny_bundle), lambda: sightline.open("")):
+        with pytest.raises(CollectionError, match="is empty"):
+            call()

@@ -1,7 +1,6 @@
 """`sightline status` and `remove`: show what a collection contains, and remove files from it."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -59,7 +58,7 @@ def _lines(found: "CollectionStatus") -> Iterator[str]:
 
 def remove(
     paths: Annotated[
-        list[Path] | None, typer.Argument(metavar="PATH", help="Folders or files to remove from the collection.")
+        list[str] | None, typer.Argument(metavar="PATH", help="Folders or files to remove from the collection.")
     ] = None,
     at: Annotated[
         str | None, typer.Option(metavar="DIR", help="The collection. By default the nearest .sightline.")
@@ -79,7 +78,7 @@ def remove(
         raise SightlineError(problem, "Specify PATHs or --everything. `sightline status` lists what is indexed.")
     found = find_collection(at)
     if not yes:
-        what = "the whole collection, with its albums" if everything else ", ".join(map(str, paths or ()))
+        what = "the whole collection, with its albums" if everything else ", ".join(paths or ())
         typer.confirm(f"Remove {what} from {found}? Your files stay.", abort=True)
     if everything:
         tell(f"Deleted the collection {delete_collection(at)}")

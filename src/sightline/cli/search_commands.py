@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def index(
     folders: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Argument(
             metavar="FOLDER",
             help="Folders of images, shards (.tar), lists of URLs (.urls), region stores; or texts (.txt, .jsonl). "
@@ -26,7 +26,7 @@ def index(
         ),
     ] = None,
     at: Annotated[
-        Path | None,
+        str | None,
         typer.Option(metavar="DIR", help="The collection, or the folder it is in. By default FOLDER/.sightline."),
     ] = None,
     model: Annotated[
@@ -71,16 +71,16 @@ def index(
     from sightline.cli.progress import indexing
     from sightline.collection.indexing.report import IndexingInterrupted
     from sightline.collection.indexing.targets import location
-    from sightline.collection.locate import model_for_indexing
+    from sightline.collection.locate import model_for_indexing, named_path
 
-    places = [folder.resolve() for folder in folders or []]
-    at = location(at, places)
-    chosen = model_for_indexing(at, model)
+    places = [named_path(folder).resolve() for folder in folders or []]
+    collection = location(at, places)
+    chosen = model_for_indexing(collection, model)
     try:
         with _answering_ctrl_c(), named_options(), indexing() as progress:
             report = sightline.index(
                 places,
-                at=at,
+                at=collection,
                 model=chosen,
                 progress=progress,
                 notify=tell,

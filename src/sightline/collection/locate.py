@@ -24,8 +24,9 @@ def find_collection(at: str | Path | None = None) -> Path:
     user or is a symbolic link, because it was not named explicitly.
     """
     if at is not None:
-        inside = Path(at) / DEFAULT_FOLDER
-        return inside if (inside / MANIFEST_FILE).is_file() and not (Path(at) / MANIFEST_FILE).is_file() else Path(at)
+        folder = named_path(at)
+        inside = folder / DEFAULT_FOLDER
+        return inside if (inside / MANIFEST_FILE).is_file() and not (folder / MANIFEST_FILE).is_file() else folder
     here = Path.cwd()
     for folder in (here, *here.parents):
         if (folder / DEFAULT_FOLDER / MANIFEST_FILE).is_file():
@@ -35,6 +36,13 @@ def find_collection(at: str | Path | None = None) -> Path:
         f"No collection in {here} or any parent folder",
         "Create one first: sightline index FOLDER. Or specify its folder with --at DIR.",
     )
+
+
+def named_path(name: str | Path) -> Path:
+    """Return the path with this name. An empty name is refused: it is usually a mistake, not the current folder."""
+    if name == "":
+        raise CollectionError("the name of a folder or file is empty", "For the current folder, use a dot.")
+    return Path(name)
 
 
 def check_found(at: Path) -> None:

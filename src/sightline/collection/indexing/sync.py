@@ -19,6 +19,7 @@ from sightline.collection.indexing.shards_and_urls import is_container, scan_con
 from sightline.collection.indexing.targets import check_exists, kind_of, location, targets
 from sightline.collection.indexing.texts import scan_texts
 from sightline.collection.indexing.writer import Writer
+from sightline.collection.locate import named_path
 from sightline.collection.locks import Notify
 from sightline.collection.manifest import read_manifest
 from sightline.datasets.regions.store import is_region_store
@@ -67,7 +68,7 @@ def index(
     Unreadable files are listed in the report and do not stop the run. Ctrl-C raises `IndexingInterrupted` with the
     report so far. After that, or after a crash, the collection is consistent and the next run continues.
     """
-    places = [Path(folder).resolve() for folder in ([folders] if isinstance(folders, str | Path) else folders)]
+    places = [named_path(one).resolve() for one in ([folders] if isinstance(folders, str | Path) else folders)]
     for place in places if not prune else ():
         check_exists(place)
     if is_store_url(at):

@@ -1,6 +1,7 @@
 """`sightline status` and `sightline remove`, and searches in several collections."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -175,3 +176,45 @@ def test_python_refuses_an_empty_name(folder: Path, tiny_bundle: Path, monkeypat
     for call in (lambda: sightline.index("", model=tiny_bundle), lambda: sightline.open("")):
         with pytest.raises(CollectionError, match="is empty"):
             call()
+
+
+def test_a_filter_lists_the_newest_of_all_collections_first(folder: Path, tiny_bundle: Path, tmp_path: Path) -> None:
+    scans = tmp_path / "scans"
+    scans.mkdir()
+    shutil.copy(PICTURES / "horses.jpg", scans)
+    for place, path in enumerate([folder / "coffee.jpg", scans / "horses.jpg", folder / "pets" / "owl.jpg"]):
+        os.utime(path, (1_000_000_000 + place * 40_000_000,) * 2)
+    for one in (folder, scans):
+        sightline.index(one, model=tiny_bundle)
+
+    def listed(*options: str) -> list[str]:
+        both = ["--where", "modified < '2010'", "--at", folder, "--at", scans, "--json", *options]
+        return [Path(item["file"]).name for item in json.loads(run("search", *both))["items"]]
+
+    assert listed() == ["owl.jpg", "horses.jpg", "coffee.jpg"]
+    assert listed("-k", "1", "--start", "1") == ["horses.jpg"]
+
+
+def test_a_collection_that_is_named_twice_is_searched_once(folder: Path, tiny_bundle: Path) -> None:
+    twice = ["--at", folder, "--at", folder / ".sightline", "--model", tiny_bundle, "--json"]
+    hits = json.loads(run("search", "a dog", *twice))["hits"]
+    assert len({hit["id"] for hit in hits}) == len(hits) == 3
+    assert len(json.loads(run("search", "--where", "width > 0", *twice))["items"]) == 3
+
+
+@pytest.mark.parametrize("query", [["a dog"], ["--where", "width > 0"]])
+def test_skipping_all_results_is_not_an_empty_collection(folder: Path, tiny_bundle: Path, query: list[str]) -> None:
+    told = run("search", *query, "--start", "1000", "--at", folder, "--model", tiny_bundle)
+    assert "Nothing found after the first 1,000 results." in told
+
+
+def test_a_deleted_current_folder_is_named(
+    folder: Path, tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert str(folder / "pets" / "owl.jpg") in run("search", "a dog", "--at", folder, "--model", tiny_bundle)
+    for arguments in (["search", "a dog"], ["index"], ["remove", "pets", "--yes", "--at", str(folder)]):
+        done = CliRunner().invoke(app, [*arguments, "--model", str(tiny_bundle)])
+        assert "the current folder was deleted" in str(done.exception)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ import sightline
 from collection.made_up import Instant, picture, put
 from sightline.bundle import Bundle, Encoded
 from sightline.collection import Collection, index
-from sightline.errors import CollectionError, ModelError, QueryError
+from sightline.errors import CollectionError, ModelError, OptionError, QueryError, SightlineError
 from sightline.evaluation import evaluate
 from sightline.retrieval.results import SearchResult
 
@@ -436,3 +437,47 @@ def test_recalls_on_photos_are_those_of_an_evaluation(
 
     records = read_all([str(data / "flickr8k-test.tar")])[:100]
     check_recalls(Bundle.open(tiny_bundle), tmp_path / "photos", records, tolerance=0.61, **stages)
+
+
+@pytest.mark.parametrize("options", [{"k": 10**30}, {"k": 10**12}, {"rerank": 10**12}, {"late": 10**12}])
+def test_more_results_than_there_are_items_cost_nothing(indexed: Path, options: dict[str, int]) -> None:
+    with Collection.open(indexed) as collection:
+        assert paths(collection.search("a dog", **options)) == paths(collection.search("a dog", k=len(collection)))
+        assert not collection.search("a dog", start=10**12)
+        (together,) = collection.search_together(["a dog"], k=10**12)
+        assert len(together) == len(collection.search("a dog", k=len(collection)))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"text": 5}, "text must be a string, not 5"),
+        ({"text": b"a dog"}, "text must be a string, not b'a dog'"),
+        ({"where": 5}, "where must be a string, not 5"),
+        ({"not_": ["snow", 5]}, "not_ must be a string or several, not 5"),
+        ({"k": "5"}, "k must be a whole number, not '5'"),
+        ({"k": 2.5}, "k must be a whole number, not 2.5"),
+        ({"k": None}, "k must be a whole number, not None"),
+        ({"rerank": 2.5}, "rerank must be a whole number, not 2.5"),
+        ({"late": "some"}, "late must be a whole number or 'all', not 'some'"),
+        ({"min_relevance": "high"}, "min_relevance must be a number, not 'high'"),
+        ({"weight": "x"}, "weight must be a number, not 'x'"),
+        ({"budget_ms": "x"}, "budget_ms must be a number, not 'x'"),
+    ],
+)
+def test_values_of_the_wrong_type_are_named(collection: Collection, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(OptionError, match=f"^{re.escape(says)}"):
+        collection.search(**{"text": "a dog", **options})
+    assert len(collection.search("a dog", k=np.int64(2), min_relevance=None)) == 2
+
+
+def test_a_closed_collection_says_so(collection: Collection) -> None:
+    collection.close()
+    for call in (lambda: collection.search("a dog"), lambda: len(collection), collection.files):
+        with pytest.raises(SightlineError, match="was closed"):
+            call()
+
+
+def test_one_text_is_not_taken_for_several(tiny_bundle: Path) -> None:
+    with pytest.raises(ModelError, match="'a dog' is one text, not a list of texts"):
+        sightline.load(tiny_bundle).encode_texts("a dog")

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import tokenizers
 
-from sightline.errors import BundleError
+from sightline.errors import BundleError, ModelError
 from sightline.languages.scripts import is_unspaced
 
 
@@ -78,6 +78,8 @@ class Tokenizer:
         return found
 
     def _encoded(self, texts: Sequence[str]) -> list[tokenizers.Encoding]:
+        if isinstance(texts, str):
+            raise ModelError(f"{texts!r} is one text, not a list of texts", f"Pass [{texts!r}].")
         return list(self._backend.encode_batch(list(texts)))
 
     def tokens(self, text: str) -> list[str]:

@@ -137,7 +137,7 @@ def _near(path: Path) -> str:
     """Return a path relative to the current folder, if that is shorter."""
     try:
         seen = os.path.relpath(path)
-    except ValueError:  # on another drive
+    except (ValueError, FileNotFoundError):  # on another drive, or the current folder was deleted
         return str(path)
     return seen if len(seen) < len(str(path)) else str(path)
 
@@ -194,27 +194,34 @@ def _part(grid: Any) -> str:
     return f"{('top', 'middle', 'bottom')[down]} {('left', 'centre', 'right')[across]}"
 
 
-def nothing_found(result: SearchResult, least: float | None) -> str:
-    """Return a message that explains why there are no results."""
+def nothing_found(result: SearchResult, least: float | None, start: int = 0) -> str:
+    """Return a message that explains why there are no results. start: the number of results that were skipped."""
+    if start:
+        return no_more(start)
     if least is not None and result.best_relevance is not None:
         return f"Nothing found with a relevance of at least {least:.0%}; the best is {percent(result.best_relevance)}."
     return "Nothing found: nothing passes the filter." if result.where else "Nothing found: the collection is empty."
 
 
-def show(result: SearchResult, form: Form, least: float | None = None, pictures: bool = True) -> None:
+def no_more(start: int) -> str:
+    """Return a message for a search that skipped all of its results, or had none."""
+    return f"Nothing found after the first {start:,} results."
+
+
+def show(result: SearchResult, form: Form, least: float | None = None, pictures: bool = True, start: int = 0) -> None:
     """Write results to stdout: as lines, as JSON, or as paths that each end with a line break or a null byte.
 
-    Nothing else goes to stdout.
+    Nothing else goes to stdout. start: the number of results that were skipped.
     """
     if form == "json":
         print(json.dumps(result.to_json(), indent=2))
     elif form in ("paths", "null"):
         sys.stdout.buffer.writelines(exact_path(hit) + (b"\0" if form == "null" else b"\n") for hit in result)
     else:
-        _show_lines(result, least, pictures)
+        _show_lines(result, least, pictures, start)
 
 
-def show_items(items: Sequence[Item], form: Form) -> None:
+def show_items(items: Sequence[Item], form: Form, start: int = 0) -> None:
     """Write a list of items to stdout, in the same forms as `show`."""
     if form == "json":
         print(json.dumps({"items": [_item_json(item) for item in items]}, indent=2))
@@ -224,7 +231,7 @@ def show_items(items: Sequence[Item], form: Form) -> None:
     elif items:
         print(*item_lines(items), sep="\n")
     else:
-        print("Nothing found: nothing passes the filter.", file=sys.stderr)
+        print(no_more(start) if start else "Nothing found: nothing passes the filter.", file=sys.stderr)
 
 
 def _exact(file: File) -> bytes:
@@ -269,11 +276,11 @@ def remarks(result: SearchResult) -> Iterator[str]:
         yield "No good matches: the closest are below."
 
 
-def _show_lines(result: SearchResult, least: float | None, pictures: bool) -> None:
+def _show_lines(result: SearchResult, least: float | None, pictures: bool, start: int) -> None:
     for remark in remarks(result):
         print(remark, file=sys.stderr)
     if not result.hits:
-        print(nothing_found(result, least), file=sys.stderr)
+        print(nothing_found(result, least, start), file=sys.stderr)
         return
     how = None
     if pictures and sys.stdout.isatty():

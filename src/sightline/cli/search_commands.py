@@ -224,12 +224,13 @@ def search(
     """
     import sightline
     from sightline.cli.formatting import Form, show, show_items
-    from sightline.collection.group import check_group, search_group
+    from sightline.collection.group import browse_group, check_group, search_group
+    from sightline.collection.locate import resolve_location
     from sightline.retrieval.options import SearchOptions
 
     form: Form = "json" if as_json else "null" if null else "paths" if paths else "lines"
     text = " ".join(words) if words else None
-    places: list[str | None] = list(at) if at else [None]
+    places = dict.fromkeys(resolve_location(place) for place in (at or [None]))
     with named_options(), ExitStack() as opened:
         collections = [opened.enter_context(sightline.open(place, model=model)) for place in places]
         if text and not literal:
@@ -253,14 +254,14 @@ def search(
             lang=lang,
         )
         if where is not None and not text and image is None:
-            items = [item for one in collections for item in one.browse(where, k=start + k)]
+            items = browse_group(collections, where, k=k, start=start)
             with results():
-                show_items(items[start : start + k], form)
+                show_items(items, form, start)
             return
         check_group(collections)
         result = search_group(collections, options).flat()
     with results():
-        show(result, form, min_relevance, thumbnails)
+        show(result, form, min_relevance, thumbnails, start)
 
 
 def _understood(

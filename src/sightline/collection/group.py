@@ -5,7 +5,10 @@ from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
+import numpy as np
+
 from sightline.bundle.model import Model
+from sightline.collection.catalog.files import Item
 from sightline.collection.collection import Collection
 from sightline.errors import CollectionError
 from sightline.retrieval.options import SearchOptions
@@ -71,6 +74,17 @@ def search_group(collections: Sequence[Collection], options: SearchOptions, mode
         late, rerank = (_share(ranked, member, count) for count in (int(plan.late), plan.rerank))
         results.append(one.run(replace(deep, late=late, rerank=rerank), model))
     return merge(results, options)
+
+
+def browse_group(collections: Sequence[Collection], where: str | None, *, k: int = 10, start: int = 0) -> list[Item]:
+    """List items of several collections as if they were one: by time, newest first; see `Collection.browse`."""
+    timelines = [one.timeline(where) for one in collections]
+    ids = np.concatenate([one.ids for one in timelines])
+    members = np.repeat(np.arange(len(timelines)), [len(one) for one in timelines])
+    order = np.argsort(-np.concatenate([one.times for one in timelines]), kind="stable")[start : start + k]
+    found = [one.items(ids[order[members[order] == member]].tolist()) for member, one in enumerate(collections)]
+    chosen = zip(members[order].tolist(), ids[order].tolist(), strict=True)
+    return [found[member][id] for member, id in chosen if id in found[member]]
 
 
 def merge(results: Sequence[SearchResult], options: SearchOptions) -> GroupResult:

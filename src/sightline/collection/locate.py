@@ -27,7 +27,7 @@ def find_collection(at: str | Path | None = None) -> Path:
         folder = named_path(at)
         inside = folder / DEFAULT_FOLDER
         return inside if (inside / MANIFEST_FILE).is_file() and not (folder / MANIFEST_FILE).is_file() else folder
-    here = Path.cwd()
+    here = current_folder()
     for folder in (here, *here.parents):
         if (folder / DEFAULT_FOLDER / MANIFEST_FILE).is_file():
             check_found(folder / DEFAULT_FOLDER)
@@ -36,6 +36,14 @@ def find_collection(at: str | Path | None = None) -> Path:
         f"No collection in {here} or any parent folder",
         "Create one first: sightline index FOLDER. Or specify its folder with --at DIR.",
     )
+
+
+def current_folder() -> Path:
+    """Return the current folder; raises an error if it was deleted."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise CollectionError("the current folder was deleted", "Change to another folder.") from error
 
 
 def named_path(name: str | Path) -> Path:

@@ -56,7 +56,7 @@ def retrieve(
     better, and the result is exact.
     """
     unwanted = Unwanted.of(query, store, scope.allowed)
-    want = 2 * n if scope.fold or unwanted or scope.moments else n
+    want = _bounded(store, 2 * n if scope.fold or unwanted or scope.moments else n)
     while True:
         found, first = first or store.search(query.vector[None], want, scope.allowed), None
         ids, cosines = found.ids[0], found.scores[0].astype(np.float64)
@@ -79,12 +79,20 @@ def retrieve_together(
 
     Queries must not exclude unwanted content. `scope.exists` is called with the items of all queries at once.
     """
-    want = 2 * n if scope.fold or scope.moments else n
+    want = _bounded(store, 2 * n if scope.fold or scope.moments else n)
     found = store.search(np.stack([query.vector for query in queries]), want, scope.allowed)
     if scope.exists is not None:
         scope.exists(sorted({id for id in found.ids.ravel().tolist() if id >= 0}))
     firsts = [Neighbors(found.ids[row, None], found.scores[row, None]) for row in range(len(queries))]
     return [retrieve(store, query, n, scope, first=first) for query, first in zip(queries, firsts, strict=True)]
+
+
+def _bounded(store: Store, want: int) -> int:
+    """Return how many items to request: hardly more than the store has, because it reserves memory for each.
+
+    One more, so that a search that finds all items sees that there are no others.
+    """
+    return want if want <= MOST else min(want, store.stats().items + 1)
 
 
 def blank_last(candidates: Candidates, blank: Blank | None) -> Candidates:

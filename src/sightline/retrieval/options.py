@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Literal, get_args
 
 from sightline.bundle.model import DEFAULT_WEIGHT
@@ -11,6 +12,9 @@ from sightline.media import ImageLike, image_source
 from sightline.retrieval.duplicates import Duplicates
 from sightline.retrieval.fusion import check_fusion
 from sightline.retrieval.query import Query, check_readable
+
+_WHOLE = {"k": 1, "start": 0, "late": 0, "late_fragments": 1, "rerank": 0}
+"""The options that are whole numbers, and their smallest values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +56,10 @@ class SearchOptions:
     lang: str | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("k", 1), ("start", 0), ("late", 0), ("late_fragments", 1), ("rerank", 0)):
+        self._check_types()
+        for name, least in _WHOLE.items():
             value = getattr(self, name)
-            if isinstance(value, int) and value < least:
+            if isinstance(value, Integral) and int(value) < least:
                 raise OptionError(name, f"must be at least {least}, not {value}")
         for name in ("min_relevance", "image_weight"):
             value = getattr(self, name)
@@ -68,12 +73,28 @@ class SearchOptions:
             raise OptionError("not_", "must not be empty")
         if self.duplicates not in get_args(Duplicates):
             raise OptionError("duplicates", f"must be 'fold' or 'show', not {self.duplicates!r}")
-        if isinstance(self.late, str) and self.late != "all":
-            raise OptionError("late", f"must be a whole number or 'all', not {self.late!r}")
         if self.late == "all" and self.budget_ms is not None:
             raise OptionError("late", "cannot be 'all' with a time limit", "Use a number, or leave out `budget_ms`.")
         if self.fusion is not None:
             check_fusion(self.fusion, DEFAULT_WEIGHT if self.weight is None else self.weight)
+
+    def _check_types(self) -> None:
+        for name in ("text", "where", "lang"):
+            if not isinstance(value := getattr(self, name), str | None):
+                raise OptionError(name, f"must be a string, not {value!r}")
+        for words in self.unwanted:
+            if not isinstance(words, str):
+                raise OptionError("not_", f"must be a string or several, not {words!r}")
+        for name in _WHOLE:
+            value = getattr(self, name)
+            is_missing = value is None and name not in ("k", "start")
+            if not (is_missing or isinstance(value, Integral) or (name == "late" and value == "all")):
+                kinds = "a whole number or 'all'" if name == "late" else "a whole number"
+                raise OptionError(name, f"must be {kinds}, not {value!r}")
+        for name in ("image_weight", "weight", "min_relevance", "budget_ms"):
+            value = getattr(self, name)
+            if not isinstance(value, Real) and (value is not None or name == "image_weight"):
+                raise OptionError(name, f"must be a number, not {value!r}")
 
     @property
     def unwanted(self) -> tuple[str, ...]:

@@ -5,6 +5,8 @@ import threading
 import weakref
 from collections.abc import Callable
 
+from sightline.errors import CollectionError
+
 _STEPS = 10_000  # SQLite VM instructions between two checks for cancellation; about a millisecond
 
 
@@ -21,10 +23,13 @@ class Readers:
         self._all: weakref.WeakSet[_Reader] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._cancelled: Callable[[], bool] | None = None
+        self._is_open = True
         self.connection()
 
     def connection(self) -> sqlite3.Connection:
         """Return the connection of the calling thread."""
+        if not self._is_open:
+            raise CollectionError("the collection was closed", "Open it again.")
         reader: _Reader | None = getattr(self._own, "reader", None)
         if reader is None:
             reader = self._own.reader = _Reader(self._connect())
@@ -43,6 +48,7 @@ class Readers:
 
     def close(self) -> None:
         """Close all connections."""
+        self._is_open = False
         with self._lock:
             for reader in self._all:
                 reader.connection.close()

@@ -11,7 +11,7 @@ from sightline.collection.albums import ALBUMS_FOLDER
 from sightline.collection.image_text.database import TEXT_FOLDER, TextDatabase
 from sightline.collection.indexing.create import open_to_write
 from sightline.collection.layout import COLLECTION_FILES
-from sightline.collection.locate import find_collection, model_for_collection, named_path
+from sightline.collection.locate import current_folder, find_collection, model_for_collection, named_path
 from sightline.collection.locks import Notify, write_lock
 from sightline.collection.manifest import read_manifest
 from sightline.collection.vectors import vectors_folder
@@ -36,7 +36,7 @@ def remove(
     found = find_collection(at).resolve()
     manifest = read_manifest(found)
     named = [named_path(path) for path in paths]
-    places = [place for path in named for place in (Path.cwd() / path, path.resolve())]
+    places = [place for path in named for place in (current_folder() / path, path.resolve())]
     opened = model_for_collection(found, manifest, model)
     opening = open_to_write(found, manifest.kind, opened, named=(), wait=True, notify=notify)
     with opening as (catalog, store):

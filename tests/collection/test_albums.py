@@ -71,3 +71,9 @@ def test_a_damaged_file_is_named(tmp_path: Path, text: str) -> None:
 def test_an_album_is_not_compared_with_a_column(photos: Path) -> None:
     with pytest.raises(QueryError, match="an album must be compared with text"):
         names(photos, "album = name")
+
+
+def test_an_album_without_items_is_not_created(photos: Path) -> None:
+    with sightline.open(photos) as collection:
+        collection.add_to_album("Nothing", [999])
+        assert set(collection.albums.all()) == {"Trip"}

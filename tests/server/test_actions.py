@@ -117,3 +117,6 @@ def test_albums_are_kept_listed_and_filtered_by(own: tuple[Path, ServedCollectio
     left = client.post("/v1/albums/By the sea/remove", json={"ids": beach}).json()
     assert left == {"albums": [{"name": "Favourites", "items": 1}]}
     assert client.post("/v1/albums/%20", json={"ids": beach}).status_code == 422
+    answer = client.post("/v1/albums/Italy%2F2023", json={"ids": beach}).json()
+    assert {"name": "Italy/2023", "items": 4} in answer["albums"]
+    assert client.post("/v1/albums/Italy%2F2023/remove", json={"ids": beach}).json() == left

@@ -54,7 +54,8 @@ class Albums:
         """Add items to an album by content hash, creating the album if needed."""
         checked = check_name(name)
         with self._changing() as sets:
-            sets[checked] = sets.get(checked, frozenset()) | frozenset(hashes)
+            if found := sets.get(checked, frozenset()) | frozenset(hashes):
+                sets[checked] = found
 
     def remove(self, name: str, hashes: Iterable[bytes]) -> None:
         """Remove items from an album by content hash; an empty album is deleted, files are not."""

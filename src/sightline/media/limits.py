@@ -35,7 +35,7 @@ def check_pixels(name: str, size: tuple[int, int], max_pixels: int) -> None:
 def too_many_pixels(name: str, amount: str, max_pixels: int) -> MediaError:
     """Return the error for an image above the limit."""
     reason = f"has too many pixels: {amount}, but only {max_pixels:,} are allowed"
-    return MediaError(name, reason, "Save it smaller, or raise max_pixels if you trust its source.")
+    return MediaError(name, reason, "Save it smaller, or leave it out.")
 
 
 def check_scans(name: str, data: bytes) -> None:

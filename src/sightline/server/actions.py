@@ -75,14 +75,7 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
         """List all albums and the number of items in each; favourites come first."""
         return JSONResponse({"albums": await service.quick.run(_albums, service.library)})
 
-    @router.post("/albums/{name}", response_model=responses.AlbumsAnswer)
-    async def add(name: Name, chosen: Chosen) -> Response:
-        """Add items to an album, creating it if needed."""
-        return JSONResponse(
-            {"albums": await service.quick.run(_change, service.library, Collection.add_to_album, name, chosen.ids)}
-        )
-
-    @router.post("/albums/{name}/remove", response_model=responses.AlbumsAnswer)
+    @router.post("/albums/{name:path}/remove", response_model=responses.AlbumsAnswer)
     async def remove(name: Name, chosen: Chosen) -> Response:
         """Remove items from an album. The items are kept; an empty album is deleted."""
         return JSONResponse(
@@ -91,6 +84,13 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
                     _change, service.library, Collection.remove_from_album, name, chosen.ids
                 )
             }
+        )
+
+    @router.post("/albums/{name:path}", response_model=responses.AlbumsAnswer)
+    async def add(name: Name, chosen: Chosen) -> Response:
+        """Add items to an album, creating it if needed."""
+        return JSONResponse(
+            {"albums": await service.quick.run(_change, service.library, Collection.add_to_album, name, chosen.ids)}
         )
 
     return router

@@ -99,7 +99,7 @@ class Pair(BaseModel):
     @model_validator(mode="after")
     def _has_one_image(self) -> Self:
         if (self.image is None) == (self.id is None):
-            raise ValueError("send either `image` or `id`, not both")
+            raise ValueError("send either `image` or `id`")
         return self
 
 

@@ -230,7 +230,7 @@ def search(
 
     form: Form = "json" if as_json else "null" if null else "paths" if paths else "lines"
     text = " ".join(words) if words else None
-    places = dict.fromkeys(resolve_location(place) for place in (at or [None]))
+    places = dict.fromkeys(resolve_location(place) for place in at or (None,))
     with named_options(), ExitStack() as opened:
         collections = [opened.enter_context(sightline.open(place, model=model)) for place in places]
         if text and not literal:

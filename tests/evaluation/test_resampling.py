@@ -73,6 +73,29 @@ def test_recalls_of_0_and_100_have_wilsons_intervals() -> None:
     assert few_images["R@1"] == pytest.approx((72.2, 100), abs=0.05), "captions of an image are not independent"
 
 
+def test_one_image_is_no_proof_however_many_captions_it_has() -> None:
+    one = bootstrap_both(np.array([1.0, 1, 1, 9, 9]), np.zeros(5, int), np.ones(1), np.zeros(1, int), seed=0)
+    assert one["text_to_image"]["R@1"] == pytest.approx((12.4, 91.7), abs=0.05)
+    better = paired_difference(np.full(5, 2.0), np.ones(5), np.zeros(5, int), seed=0)["R@1"]
+    assert better.value == 100
+    assert better.high == pytest.approx(100)
+    assert not better.significant
+
+
+@pytest.mark.parametrize(("images", "significant"), [(1, False), (3, False), (20, True)])
+def test_a_gain_on_every_image_is_significant_only_with_enough_images(images: int, significant: bool) -> None:
+    worse, better, own = np.full(images, 2.0), np.ones(images), np.arange(images)
+    assert paired_difference(worse, better, seed=0)["R@1"].significant is significant
+    assert paired_gain((np.full(images, 20.0), better, own)).significant is significant
+
+
+def test_the_sum_of_perfect_recalls_is_as_uncertain_as_they_are() -> None:
+    both = bootstrap_both(np.ones(40), np.arange(40), np.ones(40), np.arange(40), seed=0)
+    assert both["text_to_image"]["R@1"] == pytest.approx((91.2, 100), abs=0.05)
+    assert both["mR"] == pytest.approx(both["text_to_image"]["R@1"])
+    assert both["rSum"] == pytest.approx((547.4, 600), abs=0.05)
+
+
 def test_both_directions_are_drawn_together() -> None:
     """Where an image is hard both ways, sums vary more than independent draws would have it."""
     rng = np.random.default_rng(5)

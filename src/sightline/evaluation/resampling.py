@@ -23,6 +23,7 @@ Interval = tuple[float, float]
 RESAMPLES = 1000
 # Draws per block: few enough to be counted within the CPU cache, which halves the time.
 _BLOCK = 100_000
+_ROUNDING = 1e-6  # resampled values that differ by less are the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +61,16 @@ def bootstrap_both(
 
     caption_of: [captions], the image of each caption; query_of: [image queries], the image of each query.
 
-    A recall of 0 or 100 % is the same in every resample, so its interval is Wilson's, with one trial per image.
     """
     ways = {"text_to_image": (_hits(text_to_image), caption_of), "image_to_text": (_hits(image_to_text), query_of)}
     recalls = _resampled([*ways.values()], seed)
-    total = recalls.sum(axis=(1, 2))
-    found: dict[str, dict[str, Interval] | Interval] = {}
-    for number, (way, (hits, images)) in enumerate(ways.items()):
-        shares, count = hits.mean(axis=0), len(np.unique(images))
-        found[way] = {
-            name: wilson(float(share), count) if share in (0, 1) else interval
-            for (name, interval), share in zip(_named(recalls[:, number]).items(), shares, strict=True)
-        }
-    return {**found, "rSum": _interval(total), "mR": _interval(total / recalls[0].size)}
+    counts = [len(np.unique(images)) for _, images in ways.values()]
+    found: dict[str, dict[str, Interval] | Interval] = {
+        way: _named(recalls[:, number], counts[number], (0, 100)) for number, way in enumerate(ways)
+    }
+    size = recalls[0].size
+    low, high = _interval(recalls.sum(axis=(1, 2)), max(counts), (0, 100 * size))
+    return {**found, "rSum": (low, high), "mR": (low / size, high / size)}
 
 
 def paired_difference(
@@ -85,7 +83,7 @@ def paired_difference(
     """
     gain = _gain(ranks_a, ranks_b)
     images = np.arange(len(gain)) if clusters is None else clusters
-    intervals = _named(_resampled([(gain, images)], seed)[:, 0])
+    intervals = _named(_resampled([(gain, images)], seed)[:, 0], len(np.unique(images)), (-100, 100))
     values = 100 * gain.mean(axis=0)
     return {name: Difference(float(value), *intervals[name]) for value, name in zip(values, intervals, strict=True)}
 
@@ -97,7 +95,9 @@ def paired_gain(*directions: tuple[Ranks, Ranks, Int64Array], seed: int = 0) -> 
     """
     gains = [(_gain(ranks_a, ranks_b), images) for ranks_a, ranks_b, images in directions]
     value = sum(100 * float(gain.mean(axis=0).sum()) for gain, _ in gains)
-    return Difference(value, *_interval(_resampled(gains, seed).sum(axis=(1, 2))))
+    most = 100.0 * len(CUTOFFS) * len(gains)
+    count = max(len(np.unique(images)) for _, images in gains)
+    return Difference(value, *_interval(_resampled(gains, seed).sum(axis=(1, 2)), count, (-most, most)))
 
 
 def _hits(ranks: Ranks) -> Float64Array:
@@ -143,10 +143,19 @@ def _resampled(directions: Sequence[tuple[Float64Array, Int64Array]], seed: int)
     return 100 * by_direction[..., :-1] / by_direction[..., -1:]
 
 
-def _named(recalls: Float64Array) -> dict[str, Interval]:
-    return {f"R@{k}": _interval(column) for k, column in zip(CUTOFFS, recalls.T, strict=True)}
+def _named(recalls: Float64Array, count: int, limits: Interval) -> dict[str, Interval]:
+    return {f"R@{k}": _interval(column, count, limits) for k, column in zip(CUTOFFS, recalls.T, strict=True)}
 
 
-def _interval(values: Float64Array) -> Interval:
-    low, high = np.quantile(values, [0.025, 0.975])
-    return float(low), float(high)
+def _interval(values: Float64Array, count: int, limits: Interval) -> Interval:
+    """Return the 95 % interval of resampled values, from a test set of `count` images.
+
+    If all images have the same value, so has every resample, and resampling says nothing. Then Wilson's bound says how
+    large a share of other images may differ; the interval assumes the lowest and the highest possible value for these.
+    For a recall of 0 or 100 %, this is Wilson's interval.
+    """
+    low, high = (float(end) for end in np.quantile(values, [0.025, 0.975]))
+    if np.ptp(values) > _ROUNDING:
+        return low, high
+    others = wilson(0.0, count)[1] / 100
+    return low - others * (low - limits[0]), high + others * (limits[1] - high)

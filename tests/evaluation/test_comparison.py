@@ -99,6 +99,14 @@ def test_a_csv_has_the_rank_of_every_query(tmp_path: Path) -> None:
         write_ranks(found, tmp_path / "ranks.txt")
 
 
+def test_every_row_of_a_csv_has_all_columns(tmp_path: Path) -> None:
+    found = evaluated("it", 1.0, [*RECORDS[:-1], record(7, ["23 it", "24 it"], broken=True)])
+    write_ranks(found, tmp_path / "ranks.csv")
+    header, *rows = csv.reader((tmp_path / "ranks.csv").read_text().splitlines())
+    assert {len(row) for row in rows} == {len(header)}
+    assert [row[3:] for row in rows if row[1] == found.questions.keys[-1]] == [["", ""]]
+
+
 def test_a_comparison_counts_what_was_won_and_lost(tmp_path: Path) -> None:
     found = Comparison(evaluated("worse", 2.0), evaluated("better", 0.5))
     gain = found.gains["text_to_image"]["R@1"]

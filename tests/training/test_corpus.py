@@ -3,6 +3,7 @@
 import io
 import json
 import random
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,7 +21,7 @@ from sightline.training import corpus as corpus_module
 from sightline.training.augment import Augment
 from sightline.training.corpus import Corpus, FeatureCache, normalised
 from sightline.training.recipe import parse_recipe
-from sightline.training.setup import training_records, validation_records
+from sightline.training.setup import check_validation_records, training_records, validation_records
 from sightline.training.trainer import train
 from training import shapes
 
@@ -191,6 +192,33 @@ def test_of_data_that_names_its_splits_only_the_right_one_is_used(few: Path, tmp
     unnamed = parse_recipe(recipe(few, val=few), "it")
     assert len(training_records(unnamed)[0]) == len(validation_records(unnamed)["val"]) == len(read_all(few)) == 24
     whole.unlink()
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_data_without_a_train_split_is_not_trained_on(few: Path, streaming: bool) -> None:
+    held_out = few.parent / "held-out.jsonl"
+    lines = [json.loads(line) for line in few.read_text().splitlines()]
+    held_out.write_text("".join(json.dumps({**line, "split": "test"}) + "\n" for line in lines))
+    asked = parse_recipe(recipe(held_out, val=few, data={"streaming": streaming}), "it")
+    with pytest.raises(SightlineError, match=r"has no train split, only test|no captioned images to train on"):
+        train(asked, few.parent / "run")
+    held_out.unlink()
+    assert not (few.parent / "run").exists()
+
+
+def test_several_files_are_read_as_one_data_set(few: Path, tmp_path: Path) -> None:
+    """Two folders may use the same names for different images, but one image may not be listed twice."""
+    places = []
+    for name in ("one", "other"):
+        shutil.copytree(few.parent, tmp_path / name)
+        places.append(str(tmp_path / name / few.name))
+    asked = parse_recipe(recipe(few, data={"train": places, "val": places}), "it")
+    (found,), val = training_records(asked), validation_records(asked)["val"]
+    assert len({record.key for record in found}) == len({record.key for record in val}) == 48
+    check_validation_records(asked, val, PREPROCESS)
+    twice = parse_recipe(recipe(few, data={"train": [str(few), str(few)]}), "it")
+    with pytest.raises(DataError, match=r"list each image once[\s\S]*\nRepair or remove it\.$"):
+        training_records(twice)
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_before_it_spoils_the_weights(few: Path, tmp_path: Path) -> None:

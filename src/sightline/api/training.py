@@ -133,6 +133,7 @@ def export(
         from sightline.onnx_export.exporter import export
         from sightline.onnx_export.static_ranges import sample_images
     from sightline.bundle.layout import HUB_PREFIX
+    from sightline.datasets import refuse
     from sightline.plugins import import_modules
     from sightline.registry.hub import check_pushable
     from sightline.registry.hub import push as push_bundle
@@ -141,7 +142,7 @@ def export(
     import_modules(imports)
     if push is not None:
         check_pushable(push)
-    held_out = None if calibrate is None else records_of(calibrate)
+    held_out = None if calibrate is None else records_of(calibrate, on_problem=refuse)
     retriever, tokenizer = read(locate(checkpoint))
     if dim is not None:
         retriever = ShorterEmbeddings(retriever, dim)

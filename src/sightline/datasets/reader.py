@@ -76,9 +76,21 @@ def read_all(
     Keys are unique over all of them: where two data sets use the same key for different images, the later record is
     renamed after its file (`other/key`); an image listed twice is a problem, as it is within one data set.
     """
-    keys = Keys()
     listed = [paths] if isinstance(paths, str | Path) else paths
-    return [record for path in listed for record in _read(path, split, images, on_problem or stop_at, keys)]
+    found = read_each(listed, split=split, images=images, on_problem=on_problem)
+    return [record for records in found for record in records]
+
+
+def read_each(
+    paths: Sequence[str | Path],
+    *,
+    split: str | None = None,
+    images: str | Path | None = None,
+    on_problem: OnProblem | None = None,
+) -> list[list[Record]]:
+    """Read several data sets, as `read_all` does, each into its own list."""
+    keys = Keys()
+    return [list(_read(path, split, images, on_problem or stop_at, keys)) for path in paths]
 
 
 def read_test(

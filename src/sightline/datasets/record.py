@@ -65,6 +65,11 @@ def stop_at(problem: Problem) -> None:
     )
 
 
+def refuse(problem: Problem) -> None:
+    """Raise a `DataError` for the first problem of data from which no record can be left out."""
+    raise DataError(str(problem), "Repair or remove it.")
+
+
 def captions_in_any(record: Record, languages: str | Sequence[str]) -> tuple[str, ...]:
     """Return the captions of a record in any of the languages; raises `DataError` if there are none."""
     if isinstance(languages, str):

@@ -11,7 +11,7 @@ import numpy as np
 from sightline.datasets.formats import READERS, Reader, format_of
 from sightline.datasets.paths import files_of
 from sightline.datasets.reader import own_reader
-from sightline.datasets.record import Record, stop_at
+from sightline.datasets.record import Record, refuse
 from sightline.datasets.sampler import Batch, DrawRule
 from sightline.errors import DataError
 from sightline.plugins import READER_PREFIX
@@ -46,7 +46,7 @@ class RecordStream:
         """
         for done, number in enumerate(range(len(self.files)) if order is None else order, 1):
             file, reader = self.files[number]
-            for record in reader(file, None, stop_at):
+            for record in reader(file, None, refuse):
                 if record.captions and record.split in (None, "train"):
                     found = record if self._prepare is None else self._prepare(record)
                     if found is not None:

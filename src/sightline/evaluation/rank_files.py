@@ -85,7 +85,7 @@ def write_ranks(found: Evaluation, path: Path) -> list[Path]:
     check_ranks_file(path)
     queries = list(ranked_queries(found))
     if path.suffix.lower() == ".csv":
-        rows = ([one.direction, one.query, one.text, shown(one.rank), *one.results[:1]] for one in queries)
+        rows = ([one.direction, one.query, one.text, shown(one.rank), "".join(one.results[:1])] for one in queries)
         write_csv(path, ("direction", "query", "text", "rank", "first"), rows)
         return [path]
     written = []

@@ -11,7 +11,7 @@ from sightline import settings
 from sightline.bundle.layout import CHECKPOINT_FILE, HUB_PREFIX, MODULES_FILE, OPEN_CLIP_FILE, PUBLISHED_FILE
 from sightline.bundle.model import Ability
 from sightline.bundle.tokenizer import Tokenizer
-from sightline.datasets import Record, captions_in_any, read_all
+from sightline.datasets import Record, captions_in_any, read_each, refuse
 from sightline.datasets.wordnet import WordNet
 from sightline.errors import DataError, MediaError, RecipeError
 from sightline.evaluation.test_set import Questions
@@ -34,7 +34,7 @@ _OF_ANY_LOSS = ("loss", "weight", "begin", "end", "sources")
 def training_records(recipe: Recipe) -> list[list[Record]]:
     """Read the captioned images of each training source, up to the recipe's limit."""
     sources = [
-        [one for one in _of_split(source.train, "train") if one.captions and one.label not in source.skip_labels]
+        [one for one in _train_split(source.train) if one.captions and one.label not in source.skip_labels]
         for source in recipe.data.mixture
     ]
     _check_languages(recipe, [record for records in sources for record in records])
@@ -91,7 +91,7 @@ def _check_languages(recipe: Recipe, records: Sequence[Record]) -> None:
 
 def validation_records(recipe: Recipe) -> dict[str, list[Record]]:
     """Read the captioned images of each validation set, by name."""
-    return {one.name: _of_split(one.data, "val") for one in recipe.data.validation_sets}
+    return {one.name: _val_split(one.data) for one in recipe.data.validation_sets}
 
 
 def check_validation_records(recipe: Recipe, records: Sequence[Record], reads: ImageInput) -> None:
@@ -122,13 +122,28 @@ def _check_readable(records: Sequence[Record], reads: ImageInput) -> None:
         raise RecipeError(f"data.val: none of {len(records)} images can be read: {reason.what}", reason.way_out)
 
 
-def _of_split(paths: Sequence[str], split: str) -> list[Record]:
-    """Read data sets; if one has named splits including this one, read only this split."""
+def _train_split(paths: Sequence[str]) -> list[Record]:
+    """Read data sets to train on; of one with named splits, only the train split, and none but that."""
     found: list[Record] = []
-    for path in paths:
-        records = read_all(path)
-        found += [record for record in records if record.split == split] or records
+    for path, records in zip(paths, read_each(paths, on_problem=refuse), strict=True):
+        chosen = [one for one in records if one.split == "train"] or [one for one in records if one.split is None]
+        if not chosen:
+            splits = ", ".join(sorted({str(record.split) for record in records}))
+            raise RecipeError(
+                f"data.train: {path} has no train split, only {splits}",
+                "Use other data. To train on these images nevertheless, change the split, or the name of the file.",
+            )
+        found += chosen
     return found
+
+
+def _val_split(paths: Sequence[str]) -> list[Record]:
+    """Read data sets to validate on; of one with a val split, only that."""
+    return [
+        record
+        for records in read_each(paths, on_problem=refuse)
+        for record in [one for one in records if one.split == "val"] or records
+    ]
 
 
 def make_model(

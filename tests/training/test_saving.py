@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors import SafetensorError
 
-from sightline.errors import RecipeError
+from sightline.errors import RecipeError, SightlineError
 from sightline.training import distributed
 from sightline.training.recipe import parse_recipe
 from sightline.training.save_timer import SaveTimer
+from sightline.training.state import saved_step
 from sightline.training.trainer import train
 from sightline.training.validation import Validation
 from training import processes, shapes
@@ -45,6 +47,25 @@ def test_the_recipe_says_how_often_and_an_argument_overrides_it(few: Path, tmp_p
 
         train(parse_recipe(data, "it"), tmp_path / str(expected), report=note, **options)
         assert saved == expected
+
+
+@pytest.mark.parametrize("writes", ["save_file", "checkpoint.save"])
+def test_a_full_disk_ends_the_run_and_keeps_the_last_save(
+    few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: str
+) -> None:
+    asked = parse_recipe(shapes.recipe(few, hidden=16, data={"batch_size": 12}, schedule={"steps": 4}), "it")
+    train(asked, tmp_path, stop_after=2)
+
+    def full(*_: Any) -> None:
+        raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(f"sightline.training.state.{writes}", full)
+        with pytest.raises(SightlineError, match=r"cannot be saved: I/O error: No space left[\s\S]*with --resume"):
+            train(asked, tmp_path, resume=True, save_every=1)
+    assert saved_step(tmp_path / "last") == 2
+    assert not (tmp_path / "last.new").exists()
+    assert train(asked, tmp_path, resume=True).steps == 4
 
 
 def validate_slowly(recipe: dict[str, Any], out: Path) -> None:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -40,16 +40,33 @@ def put_in_place(folder: Path) -> Iterator[Path]:
     """Yield a new folder that replaces `folder` when it is complete.
 
     A folder cannot be replaced atomically: the old one is renamed, then the new one. A run killed in between leaves the
-    old one under another name, where `find_whole` finds it.
+    old one under another name, where `find_whole` finds it. If writing fails, the new folder is deleted.
     """
     new, old = _beside(folder), _before(folder)
     shutil.rmtree(new, ignore_errors=True)
-    yield new
+    try:
+        with _saving(folder):
+            yield new
+    except SightlineError:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
     if folder.exists():
         shutil.rmtree(old, ignore_errors=True)
         folder.rename(old)
     new.rename(folder)
     shutil.rmtree(old, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _saving(folder: Path) -> Iterator[None]:
+    """Turn failures to write within a `with` block, such as a full disk, into an error that names the folder."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        raise SightlineError(
+            f"{folder}: cannot be saved: {error}",
+            "Check the space on the disk; then continue from the last save with --resume.",
+        ) from error
 
 
 def find_whole(folder: Path) -> Path | None:
@@ -87,7 +104,8 @@ def save_state(
             tensors |= _weights(losses) | dict(more or {})
         world.wait()
         _check_seen(new)
-        save_file(tensors, new / _part(world.rank, world.size))
+        with _saving(folder):
+            save_file(tensors, new / _part(world.rank, world.size))
         world.wait()
     world.wait()
 

@@ -1,5 +1,6 @@
 """AdamW is one computation for all parameters on a GPU; elsewhere it is as ever."""
 
+import dataclasses
 from functools import partial
 
 import pytest
@@ -7,9 +8,10 @@ import torch
 from torch import Tensor
 
 import tiny
+from models.test_towers import VISION
 from sightline.errors import RecipeError
 from sightline.media import require_pixels
-from sightline.models import towers
+from sightline.models import TowerConfig, towers
 from sightline.models.retriever import Retriever, Tokens
 from sightline.training import modes, optimizer
 from sightline.training.optimizer import make_optimizer
@@ -40,6 +42,21 @@ def test_rates_fall_towards_the_input_of_an_encoder() -> None:
 def test_a_layer_decay_for_an_encoder_that_is_not_there_is_refused() -> None:
     with pytest.raises(RecipeError, match=r'optimizer\.layer_decay: this model has no encoder "imgae"'):
         make_optimizer(OptimizerRecipe(layer_decay={"imgae": 0.5}), tiny.retriever(tiny.DUAL), [])
+
+
+def test_a_missing_compiler_is_reported_before_the_run() -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("No working C++ compiler found")
+
+    with pytest.raises(RecipeError, match=r"optimizer\.compile: .*No working C\+\+ compiler found\nInstall a C\+\+"):
+        modes.compile_layers(tiny.retriever(tiny.DUAL), broken)
+
+
+def test_an_encoder_without_layers_is_not_compiled() -> None:
+    image = {"model_type": "resnet", **VISION["resnet"]}
+    config = dataclasses.replace(tiny.DUAL, image=TowerConfig(config=image))
+    with pytest.raises(RecipeError, match=r'optimizer\.compile: the encoder "image" has no layers to compile'):
+        make_optimizer(OptimizerRecipe(compile=True), tiny.retriever(config), [])
 
 
 def matched(model: Retriever, rows: int, words: int) -> Tensor:

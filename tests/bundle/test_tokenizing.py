@@ -6,6 +6,7 @@ from tokenizers import models, pre_tokenizers
 
 import tiny
 from sightline.bundle import Bundle, Tokenizer
+from sightline.errors import BundleError
 
 
 def test_a_batch_is_padded_to_its_longest_text() -> None:
@@ -37,6 +38,14 @@ def test_a_saved_tokenizer_has_no_limit_of_its_own(tmp_path: Path) -> None:
     assert short(["a dog " * 20]).truncated.all(), "saving must not lift the limit"
     longer = Tokenizer.open(tmp_path / "tokenizer.json", 50)
     assert longer(["a dog " * 20]).ids.shape == (1, 42)
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2])
+def test_a_limit_without_room_for_words_is_refused(limit: int, tmp_path: Path) -> None:
+    tiny.tokenizer().save(tmp_path / "tokenizer.json")
+    with pytest.raises(BundleError, match=r"no room for words: the tokenizer adds 2 .*\nSet max_length to at least 3"):
+        Tokenizer.open(tmp_path / "tokenizer.json", limit)
+    assert Tokenizer.open(tmp_path / "tokenizer.json", 3)(["a dog"]).ids.shape == (1, 3)
 
 
 @pytest.mark.parametrize("text", ["ein Hund", "小狗", "كلب", "\x00", "🐕" * 100, "a" * 10_000])

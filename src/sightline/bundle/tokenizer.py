@@ -34,6 +34,12 @@ class Tokenizer:
     """A `tokenizer.json` with a length limit. Pads a batch to its longest text."""
 
     def __init__(self, backend: tokenizers.Tokenizer, max_length: int, pad_id: int = 0) -> None:
+        added = backend.num_special_tokens_to_add(False)
+        if max_length <= added:  # with less than it adds, the library would not truncate at all
+            raise BundleError(
+                f"texts of {max_length} tokens leave no room for words: the tokenizer adds {added} of its own",
+                f"Set max_length to at least {added + 1}.",
+            )
         backend.enable_truncation(max_length)
         backend.no_padding()
         self._backend = backend

@@ -85,10 +85,17 @@ class TeachingData:
     """All images and captions, the teacher, and the current views."""
 
     def __init__(
-        self, folder: Path, spec: BundleSpec, records: Mapping[str, Sequence[Record]], pixels: Tensor, crop: float
+        self,
+        folder: Path,
+        spec: BundleSpec,
+        records: Mapping[str, Sequence[Record]],
+        pixels: Tensor,
+        crop: float,
+        size: int = 0,
     ) -> None:
         self.device, self.pixels, self.crop = pixels.device, pixels, crop
         self.preprocess = require_pixels(spec.image.input)
+        self.size = size or self.preprocess.size
         self.teacher = TeacherGraph(folder / "image.onnx", self.device)
         texts: list[str] = []
         self.sources: list[Source] = []
@@ -150,7 +157,13 @@ class TeachingData:
         """Return the current views of these images for the student: normalised, with slightly changed colours."""
         seen = cropped(self.pixels[rows].float(), self.views.boxes[rows], self.views.mirrored[rows])
         factors = 1 + _COLOUR * (2 * torch.rand(len(rows), 3, device=self.device) - 1)
-        return normalised(coloured(seen, factors, 255.0), self.preprocess)
+        return self.enlarged(normalised(coloured(seen, factors, 255.0), self.preprocess))
+
+    def enlarged(self, pixels: Tensor) -> Tensor:
+        """Return images in the size that the student reads."""
+        if pixels.shape[-1] == self.size:
+            return pixels
+        return F.interpolate(pixels, size=(self.size, self.size), mode="bicubic", antialias=True)
 
 
 def losses(
@@ -191,7 +204,7 @@ class Validation:
         device = self.pixels.device
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             parts = [
-                student(normalised(some, teaching.preprocess)).embedding.float()
+                student(teaching.enlarged(normalised(some, teaching.preprocess))).embedding.float()
                 for some in torch.split(self.pixels, 256)
             ]
         images = torch.cat(parts)
@@ -224,8 +237,8 @@ def validations(teaching: TeachingData, folder: Path, spec: BundleSpec, data: Pa
     return found
 
 
-def new_student(start: str, shape: StudentShape, activation: str, random: bool) -> ImageStudent:
-    """Return a student with the weights in a folder, or with random weights."""
+def new_student(start: str, shape: StudentShape, activation: str, random: bool, size: int, rows: int) -> ImageStudent:
+    """Return a student with the weights in a folder, or with random weights; rows: those of the bundle's grid."""
     config = AutoConfig.from_pretrained(start, hidden_act=activation)
     if random:
         encoder = AutoModel.from_config(config, dtype=torch.float32)
@@ -235,16 +248,17 @@ def new_student(start: str, shape: StudentShape, activation: str, random: bool) 
         if missing:
             raise DataError(f"{start}: {len(missing)} weights are missing, such as {missing[0]}")
     encoder.pooler = None
-    return ImageStudent(encoder, shape)
+    return ImageStudent(encoder, shape, size, rows)
 
 
 def train(args: argparse.Namespace, teaching: TeachingData, found: list[Validation], shape: StudentShape) -> None:
     """Train a student; writes its log, its results and its averaged weights."""
     torch.manual_seed(args.seed)
     random, device = np.random.default_rng(args.seed), teaching.device
-    student = new_student(args.start, shape, args.activation, args.random)
+    rows = round(teaching.views.seen["fragments"].shape[1] ** 0.5)
+    student = new_student(args.start, shape, args.activation, args.random, teaching.size, rows)
     if args.weights:
-        student.load_state_dict(torch.load(args.weights, map_location="cpu", weights_only=True))
+        student.load(torch.load(args.weights, map_location="cpu", weights_only=True))
     student = student.to(device)
 
     def step() -> tuple[dict[str, Tensor], dict[str, object]]:
@@ -278,6 +292,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--anchors", type=int, default=3072, help="captions that views are compared with")
     parser.add_argument("--new-views", type=int, default=96, help="views that the teacher adds at each step")
     parser.add_argument("--crop", type=float, default=0.6, help="smallest share of an image that a view keeps")
+    parser.add_argument("--size", type=int, default=0, help="size of the student's images; default: the teacher's")
     parser.add_argument("--rate", type=float, default=5e-4)
     parser.add_argument("--head-rate", type=float, default=2e-3)
     parser.add_argument("--layer-decay", type=float, default=0.65)
@@ -301,7 +316,7 @@ def prepared(args: argparse.Namespace) -> tuple[TeachingData, list[Validation], 
     records = {name: read_all(sorted(map(str, data.glob(SOURCES[name])))) for name in args.sources.split(",")}
     everything = [one for some in records.values() for one in some]
     pixels = decoded(everything, require_pixels(spec.image.input), device, args.pixels)
-    teaching = TeachingData(args.bundle, spec, records, pixels, args.crop)
+    teaching = TeachingData(args.bundle, spec, records, pixels, args.crop, args.size)
     print(
         json.dumps(
             {"images": {name: len(some) for name, some in records.items()}, "captions": len(teaching.texts.embedding)}

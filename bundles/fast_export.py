@@ -45,10 +45,12 @@ def main() -> None:
     result = json.loads((args.run / "result.json").read_text(encoding="utf-8").splitlines()[-1])
     weights = torch.load(args.run / "student.pt", map_location="cpu", weights_only=True)
     shape = StudentShape(*(weights[f"heads.{part}.weight"].shape[0] for part in ("embedding", "fragments", "states.2")))
-    student = new_student(args.start, shape, result["activation"], random=True)
-    student.load_state_dict({name: value.float() for name, value in weights.items()})
     assert spec.image.preprocess is not None
-    preprocess = replace(spec.image.preprocess, decode_at_least=spec.image.preprocess.size)
+    size = result.get("size") or spec.image.preprocess.size
+    rows = 0 if spec.image.grid is None else spec.image.grid[0]
+    student = new_student(args.start, shape, result["activation"], random=True, size=size, rows=rows)
+    student.load(weights)
+    preprocess = replace(spec.image.preprocess, size=size, decode_at_least=size)
     sets = ("flickr8k-val", "coco-val", "names-val", "web-val")
     held_out: list[Record] = [one for name in sets for one in read_all([str(data / f"{name}.tar")])]
     graph = write_image_graph(student, sample_images(held_out, preprocess), args.run / "graph")

@@ -195,6 +195,7 @@ def _fast(results: Path) -> dict[str, Any]:
         parts[f"fast {run}"] = " | ".join([f"{row['steps']:,}", *gains])
     return {
         "fast results": rows,
+        "fast sizes": found["sizes"],
         **parts,
         "fast sources": sources([read_result(results / "fast" / "flickr8k-test.json"), found], "fast"),
     }

@@ -55,6 +55,7 @@ def test_a_fast_image_graph_is_trained_and_written(tiny_bundle: Path, shards: Pa
     lines = tmp_path / "runs.txt"
     lines.write_text(f"--out {tmp_path / 'second'} --steps 2 --batch 4 --anchors 4 --new-views 0 --without texts\n")
     options = f"--sources flickr8k --steps 2 --batch 4 --anchors 4 --new-views 2 --log 1 --out {tmp_path / 'run'}"
+    options += f" --size {size + sides['patch_size']}"
     pixels = tmp_path / "pixels.npy"
     given = ["--start", str(tmp_path / "start"), "--data", str(shards), "--pixels", str(pixels), "--runs", str(lines)]
     fast.main([str(tiny_bundle), *given, *options.split()])
@@ -66,6 +67,7 @@ def test_a_fast_image_graph_is_trained_and_written(tiny_bundle: Path, shards: Pa
     assert "texts" in result["without"]
     weights = torch.load(tmp_path / "run" / "student.pt", weights_only=True)
     assert all(torch.isfinite(value).all() for value in weights.values() if value.is_floating_point())
+    assert weights["encoder.embeddings.position_embeddings"].shape[1] == 1 + (grid[0] + 1) ** 2
 
 
 def test_a_text_graph_for_another_language_is_trained(tiny_bundle: Path, shards: Path, tmp_path: Path) -> None:

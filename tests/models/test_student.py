@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel, ViTConfig, ViTModel
 
-from sightline.models.student import ImageStudent, PatchProduct, StudentShape, TextStudent
+from sightline.models.student import ImageStudent, PatchProduct, StudentShape, TextStudent, area_means
 
 SHAPE = StudentShape(embedding=12, fragments=6, states=10)
 
@@ -30,6 +30,32 @@ def test_an_image_student_has_the_outputs_of_a_bundle(image_student: ImageStuden
     assert [tuple(part.shape) for part in out] == [(3, 12), (3, 16, 6), (3, 16, 10)]
     for part in (out.embedding, out.fragments):
         torch.testing.assert_close(part.norm(dim=-1), torch.ones(part.shape[:-1]))
+
+
+def test_larger_images_have_more_patches_but_as_many_parts(image_student: ImageStudent) -> None:
+    torch.manual_seed(0)
+    config = image_student.encoder.config
+    larger = ImageStudent(ViTModel(config, add_pooling_layer=False), SHAPE, size=48, rows=4).eval()
+    larger.load(image_student.state_dict())
+    assert larger.encoder.embeddings.position_embeddings.shape[1] == 1 + 6 * 6
+    out = larger(torch.randn(3, 3, 48, 48))
+    assert [tuple(part.shape) for part in out] == [(3, 12), (3, 16, 6), (3, 16, 10)]
+    same = ImageStudent(ViTModel(config, add_pooling_layer=False), SHAPE, size=32, rows=4).eval()
+    same.load(image_student.state_dict())
+    pixels = torch.randn(2, 3, 32, 32)
+    for found, expected in zip(same(pixels), image_student(pixels), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize(("rows", "cells"), [(4, 4), (9, 7), (6, 3), (3, 5)])
+def test_cells_of_equal_area_cover_a_grid(rows: int, cells: int) -> None:
+    weights = area_means(rows, cells)
+    torch.testing.assert_close(weights.sum(1), torch.ones(cells**2))
+    torch.testing.assert_close(weights.sum(0), torch.full((rows**2,), cells**2 / rows**2))
+    across = torch.linspace(0, 1, 2 * rows + 1)[1::2].expand(rows, rows)  # the middle of each column
+    middles = torch.linspace(0, 1, 2 * cells + 1)[1::2].expand(cells, cells)
+    if rows % cells == 0:
+        torch.testing.assert_close((weights @ across.flatten()).view(cells, cells), middles)
 
 
 def test_patches_as_a_product_equal_the_convolution() -> None:

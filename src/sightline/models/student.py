@@ -1,5 +1,6 @@
 """Students of a bundle: encoders with heads that produce the bundle's embedding, fragments and states."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -66,21 +67,60 @@ class PatchProduct(nn.Module):
         return self.projection(split.reshape(batch, count * count, channels * side * side))  # type: ignore[no-any-return]
 
 
-class ImageStudent(nn.Module):
-    """A ViT from transformers whose patches form the bundle's grid."""
+def resized_positions(positions: Tensor, rows: int) -> Tensor:
+    """Interpolate a ViT's position embeddings [1, 1 + n, width] for a grid of rows × rows patches."""
+    first, grid = positions[:, :1], positions[:, 1:]
+    old = round(grid.shape[1] ** 0.5)
+    square = grid.transpose(1, 2).reshape(1, -1, old, old)
+    return torch.cat([first, F.interpolate(square, size=(rows, rows), mode="bicubic").flatten(2).transpose(1, 2)], 1)
 
-    def __init__(self, encoder: PreTrainedModel, shape: StudentShape) -> None:
+
+def area_means(rows: int, cells: int) -> Tensor:
+    """Return weights [cells², rows²] that average a grid of rows × rows into cells × cells of equal area.
+
+    >>> area_means(3, 2)[0]  # the first cell covers the first row and column, and half of the second ones
+    tensor([0.4444, 0.2222, 0.0000, 0.2222, 0.1111, 0.0000, 0.0000, 0.0000, 0.0000])
+    """
+    ends = torch.arange(rows + 1) / rows
+    low, high = (torch.arange(cells) / cells)[:, None], (torch.arange(1, cells + 1) / cells)[:, None]
+    shares = (torch.minimum(ends[1:], high) - torch.maximum(ends[:-1], low)).clamp(min=0) * cells
+    return torch.kron(shares, shares)
+
+
+class ImageStudent(nn.Module):
+    """A ViT from transformers whose patches form the bundle's grid, or are averaged into it.
+
+    size: the size of its images; 0 for that of the encoder. rows: the rows of the bundle's grid; 0 for the patches'.
+    """
+
+    def __init__(self, encoder: PreTrainedModel, shape: StudentShape, size: int = 0, rows: int = 0) -> None:
         super().__init__()
         self.encoder = encoder
-        if not isinstance(encoder.embeddings.patch_embeddings, PatchProduct):
-            encoder.embeddings.patch_embeddings = PatchProduct(encoder.embeddings.patch_embeddings.projection)
+        embeddings = encoder.embeddings
+        if not isinstance(embeddings.patch_embeddings, PatchProduct):
+            embeddings.patch_embeddings = PatchProduct(embeddings.patch_embeddings.projection)
+        size = size or encoder.config.image_size
+        encoder.config.image_size, embeddings.image_size = size, (size, size)
+        own = size // embeddings.patch_embeddings.side
+        if own**2 + 1 != embeddings.position_embeddings.shape[1]:
+            positions = resized_positions(embeddings.position_embeddings.detach(), own)
+            embeddings.position_embeddings = nn.Parameter(positions)
+        self.register_buffer("averages", area_means(own, rows) if rows not in (0, own) else None, persistent=False)
         self.heads = Heads(encoder.config.hidden_size, shape)
 
     def forward(self, pixels: Tensor) -> StudentOutput:
         """Encode normalised pixels [batch, 3, size, size]."""
         seen = self.encoder(pixel_values=pixels).last_hidden_state
         parts = seen[:, 1:]
-        return self.heads(seen[:, 0] + parts.mean(1), parts)  # type: ignore[no-any-return]
+        pooled = seen[:, 0] + parts.mean(1)
+        return self.heads(pooled, parts if self.averages is None else self.averages.to(parts) @ parts)  # type: ignore[no-any-return]
+
+    def load(self, weights: Mapping[str, Tensor]) -> None:
+        """Load the weights of a student, which may have been trained with images of another size."""
+        name = "encoder.embeddings.position_embeddings"
+        rows = round((self.encoder.embeddings.position_embeddings.shape[1] - 1) ** 0.5)
+        found = {key: value.float() for key, value in weights.items()}
+        self.load_state_dict({**found, name: resized_positions(found[name], rows)})
 
 
 class TextStudent(nn.Module):

@@ -161,7 +161,7 @@ def test_more_pixels_than_allowed_are_refused_and_just_as_many_are_not(file_form
     assert open_image(source(data), max_pixels=64 * 48).size == (64, 48)
     with pytest.raises(MediaError, match=r"64 x 48 pixels.*3,071 are allowed") as caught:
         open_image(source(data), max_pixels=64 * 48 - 1)
-    assert "max_pixels" in caught.value.way_out
+    assert "smaller" in caught.value.way_out
 
 
 def test_a_bomb_is_refused_by_its_header() -> None:

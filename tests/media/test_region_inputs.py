@@ -1,6 +1,9 @@
 """Regions stand where pictures stand: as bytes of a source, and as the input of a model."""
 
 import io
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,3 +85,20 @@ def test_an_input_that_shows_nothing_has_the_shape_of_any() -> None:
 def test_a_model_cannot_want_regions_that_there_are_not(numbers: dict[str, int]) -> None:
     with pytest.raises(ModelError):
         RegionConfig(**numbers)
+
+
+def test_headers_of_arrays_are_parsed_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parsing them in two threads at once, Python 3.11 raises a SystemError now and then."""
+    load, inside = np.load, []
+
+    def slowly(*args: Any, **options: Any) -> Any:
+        inside.append(1)
+        time.sleep(0.01)
+        assert len(inside) == 1
+        inside.pop()
+        return load(*args, **options)
+
+    monkeypatch.setattr(np, "load", slowly)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda seed: to_input(source(seed=seed), REGIONS), range(8)))
+    assert len(found) == 8

@@ -6,6 +6,7 @@ works for regions too.
 """
 
 import io
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ Floats = npt.NDArray[np.floating[Any]]
 CORNERS = 4
 """How many numbers a stored box has: left, top, right and bottom, as fractions of the image's width and height."""
 BOX_DIMS = (0, 6, 7)
+_parsing = threading.Lock()  # Python 3.11 may fail if two threads parse the headers of arrays at the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,8 @@ def _array(source: ImageSource) -> Float32Array:
         way_out = "Detect regions first: sightline regions IMAGES --detector MODEL --out STORE"
         raise MediaError(source.name, f"is {kind.says}, but this model reads regions", way_out)
     try:
-        array = np.load(io.BytesIO(data), allow_pickle=False)
+        with _parsing:
+            array = np.load(io.BytesIO(data), allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
         raise MediaError(source.name, f"is a damaged array: {error}", "Create it again.") from error
     if array.ndim != 2 or array.dtype != np.float32 or not len(array) or not np.isfinite(array).all():

@@ -202,3 +202,13 @@ def test_a_frozen_tower_looks_each_time_where_pictures_are_augmented(
     frozen = {"lr": 1e-3, "rates": {"image": 0.0}}
     moved, _ = movements(few, tmp_path / "run", optimizer=frozen, augment={"crop": 0.5})
     assert moved["image"] == 0
+
+
+def test_training_leaves_out_attention_that_plans_for_every_shape(few: Path, tmp_path: Path) -> None:
+    assert torch.backends.cuda.cudnn_sdp_enabled()
+    settings: dict[str, Any] = {"hidden": 16, "data": {"batch_size": 8}, "schedule": {"steps": 1}}
+    used: list[bool] = []
+    recipe = parse_recipe(shapes.recipe(few, **settings), "it")
+    train(recipe, tmp_path / "run", report=lambda _: used.append(torch.backends.cuda.cudnn_sdp_enabled()))
+    assert used == [False]
+    assert torch.backends.cuda.cudnn_sdp_enabled()

@@ -70,7 +70,7 @@ class OptimizerRecipe:
     chunk: how many items to encode at once, with gradient caching, so that a large batch fits a small GPU; 0 encodes
     the whole batch at once. The gradients are the same.
     compile: compile the layers of the encoders with `torch.compile`, which needs a C++ compiler. The first steps take
-    up to a minute longer; later ones are usually faster.
+    up to a minute longer; later ones may be faster.
     """
 
     lr: float = 5e-5

@@ -74,11 +74,22 @@ class Source:
 
 @dataclass(slots=True)
 class Views:
-    """One augmented view of every image: its crop, and the teacher's outputs for it."""
+    """One augmented view of every image: its crop, and the teacher's outputs for it.
+
+    share, other: the share of the image itself in its view, 1 without mixing, and the row of the image mixed into it.
+    """
 
     boxes: Tensor
     mirrored: Tensor
+    share: Tensor
+    other: Tensor
     seen: dict[str, Tensor]
+
+    @classmethod
+    def of(cls, count: int, device: torch.device) -> "Views":
+        """Return room for the views of `count` images."""
+        rows = torch.arange(count, device=device)
+        return cls(torch.zeros(count, 4, device=device), rows < 0, torch.ones(count, device=device), rows, {})
 
 
 class TeachingData:
@@ -92,8 +103,10 @@ class TeachingData:
         pixels: Tensor,
         crop: float,
         size: int = 0,
+        mix: float = 0.0,
+        balance: float = 1.0,
     ) -> None:
-        self.device, self.pixels, self.crop = pixels.device, pixels, crop
+        self.device, self.pixels, self.crop, self.mix, self.balance = pixels.device, pixels, crop, mix, balance
         self.preprocess = require_pixels(spec.image.input)
         self.size = size or self.preprocess.size
         self.teacher = TeacherGraph(folder / "image.onnx", self.device)
@@ -112,24 +125,32 @@ class TeachingData:
         graph = TeacherGraph(folder / "text.onnx", self.device)
         self.texts: TaughtTexts = taught_texts(graph, tokenizer, texts, self.device, words=False)
         count = len(pixels)
-        self.views = Views(
-            torch.zeros(count, 4, device=self.device), torch.zeros(count, dtype=torch.bool, device=self.device), {}
-        )
+        self.views = Views.of(count, self.device)
         self._order, self._next = torch.randperm(count, device=self.device), 0
 
     @torch.no_grad()
     def look(self, rows: Tensor) -> None:
         """Replace the views of these images with new ones."""
-        draws = torch.rand(len(rows), 5, device=self.device)
-        boxes, mirrored = crop_boxes(draws[:, 1:], self.crop, _ASPECT), draws[:, 0] < 0.5
-        self.views.boxes[rows], self.views.mirrored[rows] = boxes, mirrored
-        shown = cropped(self.pixels[rows].float(), boxes, mirrored)
-        out = self.teacher(pixels=normalised(shown, self.preprocess))
+        draws, mixed = torch.rand(len(rows), 5, device=self.device), torch.rand(len(rows), 2, device=self.device)
+        self.views.boxes[rows] = crop_boxes(draws[:, 1:], self.crop, _ASPECT)
+        self.views.mirrored[rows] = draws[:, 0] < 0.5
+        self.views.share[rows] = torch.where(mixed[:, 0] < self.mix, 1 - mixed[:, 1] / 2, 1.0)
+        self.views.other[rows] = torch.randint(len(self.pixels), (len(rows),), device=self.device)
+        out = self.teacher(pixels=normalised(self.view(rows), self.preprocess))
         for part in PARTS:
             if part not in self.views.seen:
                 shape = (len(self.pixels), *out[part].shape[1:])
                 self.views.seen[part] = torch.empty(shape, dtype=torch.bfloat16, device=self.device)
             self.views.seen[part][rows] = out[part].to(torch.bfloat16)
+
+    def view(self, rows: Tensor) -> Tensor:
+        """Return the current views of these images, with values from 0 to 255."""
+        boxes, mirrored = self.views.boxes[rows], self.views.mirrored[rows]
+        own = cropped(self.pixels[rows].float(), boxes, mirrored)
+        if not self.mix:
+            return own
+        other = cropped(self.pixels[self.views.other[rows]].float(), boxes, mirrored)
+        return torch.lerp(other, own, self.views.share[rows][:, None, None, None])
 
     def look_at_all(self, batch: int = 512) -> None:
         """Create the first view of every image."""
@@ -145,8 +166,8 @@ class TeachingData:
 
     def batch(self, count: int, random: np.random.Generator) -> tuple[Source, Tensor, Tensor]:
         """Draw images of one source, and a caption of each: rows [count], and rows of captions [count], -1 for none."""
-        sizes = np.array([len(one.images) for one in self.sources], dtype=float)
-        source = self.sources[random.choice(len(sizes), p=sizes / sizes.sum())]
+        chances = np.array([len(one.images) for one in self.sources], dtype=float) ** self.balance
+        source = self.sources[random.choice(len(chances), p=chances / chances.sum())]
         chosen = random.choice(len(source.images), min(count, len(source.images)), replace=False)
         captions = [own[random.integers(len(own))] if (own := source.captions[one]) else -1 for one in chosen]
         rows = source.images[torch.from_numpy(chosen)]
@@ -155,9 +176,8 @@ class TeachingData:
     @torch.no_grad()
     def shown(self, rows: Tensor) -> Tensor:
         """Return the current views of these images for the student: normalised, with slightly changed colours."""
-        seen = cropped(self.pixels[rows].float(), self.views.boxes[rows], self.views.mirrored[rows])
         factors = 1 + _COLOUR * (2 * torch.rand(len(rows), 3, device=self.device) - 1)
-        return self.enlarged(normalised(coloured(seen, factors, 255.0), self.preprocess))
+        return self.enlarged(normalised(coloured(self.view(rows), factors, 255.0), self.preprocess))
 
     def enlarged(self, pixels: Tensor) -> Tensor:
         """Return images in the size that the student reads."""
@@ -171,7 +191,7 @@ def losses(
 ) -> dict[str, Tensor]:
     """Return the losses of a batch by name."""
     seen = {part: values[rows].float() for part, values in teaching.views.seen.items()}
-    texts, described = teaching.texts.embedding, captions >= 0
+    texts, described = teaching.texts.embedding, (captions >= 0) & (teaching.views.share[rows] == 1)
     others = texts[torch.randint(len(texts), (anchors,), device=rows.device)]
     own = texts[captions[described]]
     found = {
@@ -181,7 +201,7 @@ def losses(
         "fragments": away(out.fragments, seen["fragments"]),
         "states": away(out.states, seen["states"]) + F.mse_loss(out.states, seen["states"]) / seen["states"].var(),
     }
-    if source.name not in UNLABELLED:
+    if source.name not in UNLABELLED and len(own):
         scores = out.embedding[described] @ own.float().T / 0.05
         right = torch.arange(len(scores), device=rows.device)
         found["contrast"] = (F.cross_entropy(scores, right) + F.cross_entropy(scores.T, right)) / 2
@@ -292,6 +312,8 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--anchors", type=int, default=3072, help="captions that views are compared with")
     parser.add_argument("--new-views", type=int, default=96, help="views that the teacher adds at each step")
     parser.add_argument("--crop", type=float, default=0.6, help="smallest share of an image that a view keeps")
+    parser.add_argument("--mix", type=float, default=0.0, help="share of the views that are a mixture of two images")
+    parser.add_argument("--balance", type=float, default=1.0, help="0 to draw all sources equally often, 1 by size")
     parser.add_argument("--size", type=int, default=0, help="size of the student's images; default: the teacher's")
     parser.add_argument("--rate", type=float, default=5e-4)
     parser.add_argument("--head-rate", type=float, default=2e-3)
@@ -316,7 +338,7 @@ def prepared(args: argparse.Namespace) -> tuple[TeachingData, list[Validation], 
     records = {name: read_all(sorted(map(str, data.glob(SOURCES[name])))) for name in args.sources.split(",")}
     everything = [one for some in records.values() for one in some]
     pixels = decoded(everything, require_pixels(spec.image.input), device, args.pixels)
-    teaching = TeachingData(args.bundle, spec, records, pixels, args.crop, args.size)
+    teaching = TeachingData(args.bundle, spec, records, pixels, args.crop, args.size, args.mix, args.balance)
     print(
         json.dumps(
             {"images": {name: len(some) for name, some in records.items()}, "captions": len(teaching.texts.embedding)}

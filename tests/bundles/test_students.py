@@ -15,6 +15,10 @@ import tiny
 from bundles import fast, languages
 from bundles.distil import Progress, TeacherGraph, recalls, same_order, taught_texts
 from sightline.bundle import Bundle
+from sightline.bundle.spec import read_spec
+from sightline.datasets import read_all
+from sightline.media import require_pixels
+from sightline.training.corpus import normalised
 from tar_files import Contents, write_tar
 
 COLOURS = ("red", "green", "blue")
@@ -54,7 +58,9 @@ def test_a_fast_image_graph_is_trained_and_written(tiny_bundle: Path, shards: Pa
     ViTModel(config, add_pooling_layer=False).save_pretrained(tmp_path / "start")
     lines = tmp_path / "runs.txt"
     lines.write_text(f"--out {tmp_path / 'second'} --steps 2 --batch 4 --anchors 4 --new-views 0 --without texts\n")
-    options = f"--sources flickr8k --steps 2 --batch 4 --anchors 4 --new-views 2 --log 1 --out {tmp_path / 'run'}"
+    options = (
+        f"--sources flickr8k --steps 2 --batch 4 --anchors 4 --new-views 2 --mix 1 --log 1 --out {tmp_path / 'run'}"
+    )
     options += f" --size {size + sides['patch_size']}"
     pixels = tmp_path / "pixels.npy"
     given = ["--start", str(tmp_path / "start"), "--data", str(shards), "--pixels", str(pixels), "--runs", str(lines)]
@@ -68,6 +74,39 @@ def test_a_fast_image_graph_is_trained_and_written(tiny_bundle: Path, shards: Pa
     weights = torch.load(tmp_path / "run" / "student.pt", weights_only=True)
     assert all(torch.isfinite(value).all() for value in weights.values() if value.is_floating_point())
     assert weights["encoder.embeddings.position_embeddings"].shape[1] == 1 + (grid[0] + 1) ** 2
+
+
+def test_a_view_can_be_a_mixture_of_two_images_that_the_teacher_sees_too(tiny_bundle: Path, shards: Path) -> None:
+    records = {"flickr8k": read_all([str(shards / "flickr8k-train-000.tar")])}
+    spec, device = read_spec(tiny_bundle), torch.device("cpu")
+    preprocess = require_pixels(spec.image.input)
+    pixels = fast.decoded(records["flickr8k"], preprocess, device, None)
+    teaching = fast.TeachingData(tiny_bundle, spec, records, pixels, crop=1.0, mix=0.5)
+    torch.manual_seed(0)
+    teaching.look_at_all()
+    views, rows = teaching.views, torch.arange(12)
+    mixed = views.share < 1
+    assert 0 < mixed.sum() < 12
+    assert (views.share >= 0.5).all()
+    turned = torch.where(views.mirrored[:, None, None, None], pixels.flip(-1), pixels).float()
+    other = torch.where(views.mirrored[:, None, None, None], pixels[views.other].flip(-1), pixels[views.other]).float()
+    share = views.share[:, None, None, None]
+    torch.testing.assert_close(teaching.view(rows), share * turned + (1 - share) * other, atol=0.01, rtol=0)
+    found = teaching.teacher(pixels=normalised(teaching.view(rows), preprocess))["embedding"]
+    torch.testing.assert_close(views.seen["embedding"].float(), found, atol=0.01, rtol=0)
+
+
+def test_sources_can_be_drawn_equally_often(tiny_bundle: Path, shards: Path) -> None:
+    records = read_all([str(shards / "flickr8k-train-000.tar")])
+    named, spec = {"web": records[:2], "coco": records[2:]}, read_spec(tiny_bundle)
+    pixels = fast.decoded(records, require_pixels(spec.image.input), torch.device("cpu"), None)
+    drawn = {}
+    for balance in (0.0, 1.0):
+        teaching = fast.TeachingData(tiny_bundle, spec, named, pixels, crop=1.0, balance=balance)
+        random = np.random.default_rng(0)
+        drawn[balance] = sum(teaching.batch(1, random)[0].name == "web" for _ in range(300)) / 300
+    assert drawn[0.0] == pytest.approx(1 / 2, abs=0.1)
+    assert drawn[1.0] == pytest.approx(2 / 12, abs=0.07)
 
 
 def test_a_text_graph_for_another_language_is_trained(tiny_bundle: Path, shards: Path, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import stat
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,27 @@ def test_a_file_gives_its_bytes_and_its_path_as_name(tmp_path: Path) -> None:
     path.write_bytes(b"bytes")
     assert ImageFile(path).read() == b"bytes"
     assert ImageFile(path).name == str(path)
+
+
+def test_reading_a_file_takes_no_more_memory_than_its_size(tmp_path: Path) -> None:
+    path = tmp_path / "a.jpg"
+    path.write_bytes(bytes(1 << 20))
+    tracemalloc.start()
+    try:
+        ImageFile(path).read()
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 1.1 * (1 << 20)
+
+
+def test_a_file_that_grows_is_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.jpg"
+    path.write_bytes(b"1234567")
+    shorter = [*path.stat()]
+    shorter[stat.ST_SIZE] = 3
+    monkeypatch.setattr(os, "fstat", lambda handle: os.stat_result(shorter))
+    assert ImageFile(path).read() == b"1234567"
 
 
 def test_a_slice_gives_only_its_part(tmp_path: Path) -> None:

@@ -46,7 +46,8 @@ class ImageFile:
                 size = os.fstat(file.fileno()).st_size
                 if size > _LARGEST_FILE:
                     raise MediaError(self.name, f"is {size:,} bytes, too large for an image", "Leave it out.")
-                return file.read(_LARGEST_FILE)
+                data = file.read(size + 1)  # read() allocates as much as it is asked for
+                return data if len(data) <= size else data + file.read(_LARGEST_FILE - len(data))
         except (OSError, ValueError) as error:  # ValueError: the path contains a null byte
             raise unreadable(self.name, error) from error
 

@@ -147,6 +147,7 @@ def _decode(name: str, decoder: _Decoder, data: bytes, at_least: int | None, max
     is_jpeg = image.format in ("JPEG", "MPO")
     if is_jpeg:
         check_scans(name, data)
+        image.decodermaxblock = len(data)  # libjpeg decodes the end of each block more slowly
     if is_cut_off(image.format or "", data):
         raise EOFError("its end marker is missing")
     sides = image.size

@@ -21,6 +21,7 @@ Colour = tuple[float, float, float]
 
 _TINY = 16  # pixels; an image with a side shorter than this counts as an icon
 _COARSE = 32  # cells per side of the grid whose colours are compared
+_SAMPLED = (16, 8, 24)  # rows of that grid; unless the cells of each are alike, the others need not be compared
 _SAME_COLOUR = 6  # maximum difference, in grey levels, between cells of an image of one colour
 _FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 _RULES = ("squash", "crop", "pad")
@@ -180,5 +181,15 @@ def is_blank(framed: FramedImage) -> bool:
     """Return whether an open image is blank: tiny, or nearly the same colour everywhere."""
     if min(framed.sides) < _TINY:
         return True
-    small = np.asarray(framed.image.resize((_COARSE, _COARSE), Image.Resampling.BOX, box=framed.box), dtype=np.int16)
-    return bool((small.max(axis=(0, 1)) - small.min(axis=(0, 1))).max() <= _SAME_COLOUR)
+    left, top, right, bottom = framed.box
+    step = (bottom - top) / _COARSE
+    strips = ((left, top + row * step, right, top + (row + 1) * step) for row in _SAMPLED)
+    return all(_is_one_colour(framed.image, (_COARSE, 1), strip) for strip in strips) and _is_one_colour(
+        framed.image, (_COARSE, _COARSE), framed.box
+    )
+
+
+def _is_one_colour(image: Image.Image, cells: tuple[int, int], box: Box) -> bool:
+    """Return whether the mean colours of a grid of cells (across, down) in a box are nearly the same."""
+    means = np.asarray(image.resize(cells, Image.Resampling.BOX, box=box), dtype=np.int16)
+    return bool((means.max(axis=(0, 1)) - means.min(axis=(0, 1))).max() <= _SAME_COLOUR)

@@ -34,7 +34,7 @@ def measured(way: str, folder: Path, model: str) -> dict[str, float]:
     if way in TOWERS:
         return {"seconds": seconds_of(partial(ImageLoop(TOWERS[way]).encode, folder))}
     quick, bundle = way == "quick", Bundle.open(locate(model), threads=1)
-    (bundle.fast_variant() or bundle if quick else bundle).prepare("image")
+    (bundle.fast_variant() or bundle if quick else bundle).prepare("image", wait=True)
     with tempfile.TemporaryDirectory() as at:
         return {"seconds": index(folder, at=at, model=bundle, quick=quick).seconds}
 

@@ -53,6 +53,7 @@ class Bundle(Model):
         self.threads = threads or usable_cpus()
         self._folder, self._device = folder, device
         self._whole, self._is_fast = spec, fast
+        self._variant: Bundle | None = None
         self._engines: dict[Graph, Engine] = {}
         self._locks: dict[Graph, threading.Lock] = {graph: threading.Lock() for graph in ("image", "text", "match")}
         self._opening = threading.Lock()
@@ -188,12 +189,11 @@ class Bundle(Model):
         return Bundle(self.folder, self._whole, threads, device, fast=self._is_fast)
 
     def fast_variant(self) -> "Bundle | None":
-        """Return this bundle with its fast image graph, after checking that file; None if it has none."""
-        if self.spec.fast is None:
-            return None
-        variant = Bundle(self.folder, self.spec, self.threads, self.device, fast=True)
-        check_once(self.folder, variant.spec.files)
-        return variant
+        """Return this bundle with its fast image graph, loaded once; None if it has none. The file is checked."""
+        if self._variant is None and self.spec.fast is not None:
+            check_once(self.folder, self.spec.fast_variant().files)
+            self._variant = Bundle(self.folder, self.spec, self.threads, self.device, fast=True)
+        return self._variant
 
     @property
     def fast_relevance(self) -> PairRelevance | None:

@@ -85,6 +85,11 @@ CASES: dict[str, tuple[onnx.NodeProto, dict[str, Array], dict[str, Array]]] = {
         {},
     ),
     "attention, adding": (node("Attention", "q", "k", "v", "m"), {**HEADS, "m": floats(2, 1, 4, 5)}, {}),
+    "attention, heads together": (
+        node("Attention", "q", "k", "v", q_num_heads=2, kv_num_heads=2, scale=0.3),
+        {"q": floats(2, 4, 6), "k": floats(2, 5, 6), "v": floats(2, 5, 6)},
+        {},
+    ),
     "average": (node("AveragePool", "x", **POOLED), {"x": floats(2, 3, 6, 6)}, {}),
     "cast": (node("Cast", "x", to=TensorProto.INT64), {"x": 3 * X}, {}),
     "clip below": (node("Clip", "x", "c"), {"x": X}, {"c": np.float32(0.1)}),
@@ -140,6 +145,11 @@ CASES: dict[str, tuple[onnx.NodeProto, dict[str, Array], dict[str, Array]]] = {
         ),
         {"x": TALL, "n": np.array([5, 1, 3], np.int32)},
         GRU,
+    ),
+    "instance normalization": (
+        node("InstanceNormalization", "x", "s", "b", epsilon=1e-3),
+        {"x": X},
+        {"s": floats(4), "b": floats(4)},
     ),
     "layer normalization": (
         node("LayerNormalization", "x", "s", "b", epsilon=1e-3),

@@ -90,12 +90,23 @@ def matmul(attributes: Attributes, one: Tensor, other: Tensor) -> Tensor:
 
 @operator("Attention")
 def attention(attributes: Attributes, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Compute attention over inputs [batch, heads, n, width], with a boolean or an additive mask."""
-    if query.ndim != 4 or attributes.get("softcap") or attributes.get("is_causal"):
+    """Compute attention over [batch, heads, n, width] or [batch, n, heads * width], with a boolean or additive mask."""
+    if query.ndim not in (3, 4) or attributes.get("softcap") or attributes.get("is_causal"):
         raise refuse("Attention", "is used in an unsupported way")
+    is_joined = query.ndim == 3
+    if is_joined:
+        query = _heads(query, attributes["q_num_heads"])
+        key, value = (_heads(one, attributes["kv_num_heads"]) for one in (key, value))
     if mask is not None and mask.dtype != torch.bool:
         mask = mask.to(query.dtype)
-    return F.scaled_dot_product_attention(query, key, value, mask, scale=attributes.get("scale"))
+    read = F.scaled_dot_product_attention(query, key, value, mask, scale=attributes.get("scale"))
+    return read.transpose(1, 2).flatten(2) if is_joined else read
+
+
+def _heads(values: Tensor, count: int) -> Tensor:
+    """Split [batch, n, heads * width] into [batch, heads, n, width]."""
+    batch, n, width = values.shape
+    return values.reshape(batch, n, count, width // count).transpose(1, 2)
 
 
 @operator("Hiding")
@@ -142,6 +153,14 @@ def layer_normalization(attributes: Attributes, values: Tensor, scale: Tensor, b
     """Normalise the last axes, from `axis` on."""
     shape = values.shape[attributes.get("axis", -1) :]
     return F.layer_norm(values.float(), shape, scale, bias, attributes.get("epsilon", 1e-5))
+
+
+@operator("InstanceNormalization")
+def instance_normalization(attributes: Attributes, values: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+    """Normalise each channel [batch, channels, ...], over all the axes that follow."""
+    normal = F.layer_norm(values.float(), values.shape[2:], eps=attributes.get("epsilon", 1e-5))
+    sides = (-1, *[1] * (values.ndim - 2))
+    return normal * scale.reshape(sides) + bias.reshape(sides)
 
 
 @operator("Gelu")

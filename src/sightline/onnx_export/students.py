@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import onnx
 import torch
 
 from sightline.arrays import Float32Array
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.models.student import ImageStudent, StudentOutput, TextStudent
 from sightline.onnx_export.exporter import trace
+from sightline.onnx_export.faster_operators import use_faster_operators
 from sightline.onnx_export.quantize import quantize
 from sightline.onnx_export.samples import image_samples
 
@@ -19,8 +21,12 @@ def write_image_graph(student: ImageStudent, images: Float32Array, folder: Path)
     size = images.shape[-1]
     with torch.inference_mode():
         trace(student.eval(), "image", {"pixels": torch.zeros(2, 3, size, size)}, list(StudentOutput._fields), folder)
-    quantize(folder / "image.onnx", "", image_samples(images))
-    return folder / "image.onnx"
+    path = folder / "image.onnx"
+    quantize(path, "", image_samples(images))
+    model = onnx.load(path)
+    use_faster_operators(model)
+    onnx.save(model, path)
+    return path
 
 
 def write_text_graph(

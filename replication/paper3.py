@@ -76,7 +76,7 @@ RUNS: dict[str, Run] = {
     "C-F": Run("shrink-base-fast", fragments=1, teacher="C"),
     **{
         f"B-F@{teacher:g}x{student:g}": Run("shrink-base-fast", 0, 1, teacher="B", temperatures=(teacher, student))
-        for teacher in (0.25, 0.5, 1.0, 2.0)
+        for teacher in (0.5, 1.0, 2.0, 4.0)
         for student in (0.04, 0.08, 0.16)
     },
 }

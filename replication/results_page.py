@@ -137,8 +137,9 @@ def _hrem(results: Path) -> dict[str, Any]:
 
 def _paper3(systems: Systems) -> dict[str, str]:
     names = ("F", "B", "I32", "B-F", "I-F", "I-B", "I-B-F")
-    readings = {"": "paper", "kl": "kl", "contrastive": "contrastive", "printed": "printed"}
-    return {"paper3 runs": _grid(systems, names, readings, "run")}
+    variants = {"": "paper", "kl": "kl", "contrastive": "contrastive"}
+    shorter = {"40 epochs": "paper, 40 epochs", "kl 40 epochs": "kl, 40 epochs"}
+    return {"paper3 runs": _grid(systems, names, variants | shorter, "run")}
 
 
 def _paper4(folder: Path) -> dict[str, str]:
@@ -148,8 +149,8 @@ def _paper4(folder: Path) -> dict[str, str]:
         for run, tasks in TASKS.items():
             found = [one for one in contents if (one["run"], one["start"]) == (run, start)]
             if found:
-                means = [fmean(one[gallery]["mR"] for one in found) for gallery in galleries]
-                rows.append([tasks, start, str(len(found)), *map(number, means)])
+                by_seed = [Estimate({one["seed"]: one[gallery]["mR"] for one in found}) for gallery in galleries]
+                rows.append([tasks, start, str(len(found)), *map(with_deviation, by_seed)])
     sizes = next(one for one in contents if one["run"] == "cmr")
     counts = [f"{sizes[gallery]['images'] + sizes[gallery]['distractors']:,} images" for gallery in galleries]
     papers = next(one for one in contents if one["run"] == "languages")["result"]["mR_by_language"]

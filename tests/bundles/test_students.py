@@ -13,11 +13,13 @@ from transformers import BertConfig, BertModel, ViTConfig, ViTModel
 
 import tiny
 from bundles import fast, languages
-from bundles.distil import Progress, TeacherGraph, recalls, same_order, taught_texts
+from bundles.distil import Progress, TeacherGraph, decoded, recalls, same_order, taught_texts
+from bundles.fast_export import load_mean
 from sightline.bundle import Bundle
 from sightline.bundle.spec import read_spec
 from sightline.datasets import read_all
 from sightline.media import require_pixels
+from sightline.models.student import ImageStudent, StudentShape, resized_positions
 from sightline.training.corpus import normalised
 from tar_files import Contents, write_tar
 
@@ -76,11 +78,27 @@ def test_a_fast_image_graph_is_trained_and_written(tiny_bundle: Path, shards: Pa
     assert weights["encoder.embeddings.position_embeddings"].shape[1] == 1 + (grid[0] + 1) ** 2
 
 
+def test_the_mean_of_students_of_different_sizes_is_loaded() -> None:
+    config = ViTConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, patch_size=4, image_size=8
+    )
+    shape, made = StudentShape(8, 8, 8), []
+    for size in (8, 12, 16):
+        torch.manual_seed(size)
+        made.append(ImageStudent(ViTModel(config, add_pooling_layer=False), shape, size, rows=2))
+    small, large, target = made
+    load_mean(target, [small.state_dict(), large.state_dict()])
+    mean = (small.heads.embedding.weight + large.heads.embedding.weight) / 2
+    torch.testing.assert_close(target.heads.embedding.weight, mean)
+    both = [resized_positions(one.encoder.embeddings.position_embeddings, 4) for one in (small, large)]
+    torch.testing.assert_close(target.encoder.embeddings.position_embeddings, (both[0] + both[1]) / 2)
+
+
 def test_a_view_can_be_a_mixture_of_two_images_that_the_teacher_sees_too(tiny_bundle: Path, shards: Path) -> None:
     records = {"flickr8k": read_all([str(shards / "flickr8k-train-000.tar")])}
     spec, device = read_spec(tiny_bundle), torch.device("cpu")
     preprocess = require_pixels(spec.image.input)
-    pixels = fast.decoded(records["flickr8k"], preprocess, device, None)
+    pixels = decoded(records["flickr8k"], preprocess, device, None)
     teaching = fast.TeachingData(tiny_bundle, spec, records, pixels, crop=1.0, mix=0.5)
     torch.manual_seed(0)
     teaching.look_at_all()
@@ -99,7 +117,7 @@ def test_a_view_can_be_a_mixture_of_two_images_that_the_teacher_sees_too(tiny_bu
 def test_sources_can_be_drawn_equally_often(tiny_bundle: Path, shards: Path) -> None:
     records = read_all([str(shards / "flickr8k-train-000.tar")])
     named, spec = {"web": records[:2], "coco": records[2:]}, read_spec(tiny_bundle)
-    pixels = fast.decoded(records, require_pixels(spec.image.input), torch.device("cpu"), None)
+    pixels = decoded(records, require_pixels(spec.image.input), torch.device("cpu"), None)
     drawn = {}
     for balance in (0.0, 1.0):
         teaching = fast.TeachingData(tiny_bundle, spec, named, pixels, crop=1.0, balance=balance)

@@ -26,10 +26,12 @@ from sightline.collection import Collection
 from sightline.collection.indexing import batches, encode
 from sightline.doctor import examine
 from sightline.errors import SightlineError, UnknownOperatorError
+from sightline.evaluation import pair_scores
 from sightline.evaluation.encodings import Needs, encode_images, encode_texts, usual_batch
-from sightline.evaluation.pair_scores import match_scores
+from sightline.evaluation.pair_scores import late_scores, match_scores
+from sightline.kernels import pairs
 from sightline.kernels.graphs import TorchGraph
-from sightline.kernels.pairs import DevicePairs
+from sightline.kernels.pairs import DeviceLatePairs, DevicePairs
 from sightline.media import ImageFile
 from sightline.server.limits import Limits
 from sightline.server.shared_model import SharedModel
@@ -176,6 +178,22 @@ def test_an_evaluation_matches_pairs_whose_states_stay_on_the_gpu(
     monkeypatch.undo()
     monkeypatch.setattr(DevicePairs, "fit", lambda *given: False)
     np.testing.assert_allclose(match_scores(on_gpu, texts, images, 2)(*which), expected, atol=1e-4)
+
+
+def test_late_interaction_on_a_gpu_agrees_with_the_cpu(
+    bundle: Bundle, photos: Path, gpu: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs, sources = Needs(fragments=True), [ImageFile(path) for path in sorted(photos.iterdir())]
+    images, texts = encode_images(bundle, sources, needs, 4)[0], encode_texts(bundle, TEXTS, needs, 4)[0]
+    which = tuple(part.ravel() for part in np.meshgrid(np.arange(len(texts)), np.arange(len(images))))
+    expected = late_scores(bundle, texts, images)(*which)
+    on_gpu = bundle.prefer_gpu()
+    monkeypatch.setattr(pairs, "_PAIRS", 4)  # several chunks
+    with monkeypatch.context() as here:
+        here.setattr(pair_scores, "patches_with_texts", None)  # not used: the pairs are scored where the fragments are
+        np.testing.assert_allclose(late_scores(on_gpu, texts, images)(*which), expected, atol=1e-5)
+    monkeypatch.setattr(DeviceLatePairs, "fit", lambda *given: False)
+    np.testing.assert_allclose(late_scores(on_gpu, texts, images)(*which), expected, atol=1e-5)
 
 
 def test_the_command_evaluates_on_a_gpu(

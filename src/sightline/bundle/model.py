@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 
 from sightline.arrays import BoolArray, Float32Array, FloatArray, Int64Array
 from sightline.bundle.encoded import Encoded
+from sightline.bundle.engines import gpu_late_scorer
 from sightline.bundle.ragged import Ragged
 from sightline.bundle.relevance_formula import PairRelevance
 from sightline.bundle.tokenizer import Tokenizer
@@ -187,6 +188,13 @@ class Model(Protocol):
     def pair_matcher(self, texts: Ragged, images: Ragged) -> PairMatcher:
         """Return a function that matches texts and images by their indices; texts, images: the states of all items."""
         return lambda text, image: self.match(*texts.padded(text), *images.padded(image))
+
+    def late_scorer(self, texts: Ragged, images: Ragged) -> PairMatcher | None:
+        """Return a function that scores pairs by late interaction on the model's GPU, by index; None without a GPU.
+
+        texts, images: the fragments of all items.
+        """
+        return gpu_late_scorer(texts, images) if self.device == "gpu" else None
 
 
 def unknown_language(model: Model, lang: str) -> OptionError:

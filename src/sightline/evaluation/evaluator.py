@@ -198,7 +198,7 @@ class Ranker:
             return to_image, to_text, np.empty((len(asking), 0), np.int64), np.empty((len(asked), 0), np.int64)
         pairs: dict[str, PairScores] = {}
         if self.plan.late:
-            pairs["late"] = late_scores(texts, images, self.progress)
+            pairs["late"] = late_scores(self.model, texts, images, self.progress)
         if self.plan.rerank:
             pairs["match"] = match_scores(self.model, texts, images, self.batch_size, self.progress)
         best = self._best(texts, images, asking, {name: one.of_texts(asking) for name, one in pairs.items()})

@@ -48,11 +48,14 @@ class PairScores:
         return lambda texts: self(texts.ravel(), np.repeat(images, texts.shape[1])).reshape(texts.shape)
 
 
-def late_scores(texts: Encodings, images: Encodings, progress: Progress | None = None) -> PairScores:
-    """Score pairs by late interaction, image by image, so that each image's fragments are read once."""
+def late_scores(model: Model, texts: Encodings, images: Encodings, progress: Progress | None = None) -> PairScores:
+    """Score pairs by late interaction: on the model's GPU or, image by image, on the CPU."""
     words, patches = _kept(texts.fragments), _kept(images.fragments)
     _refuse_empty(words, texts)
     _refuse_empty(patches, images)
+    on_gpu = model.late_scorer(words, patches)
+    if on_gpu is not None:
+        return PairScores(_checked(on_gpu, texts, images))
 
     def score(text: Int64Array, image: Int64Array) -> Float32Array:
         order = np.argsort(image, kind="stable")

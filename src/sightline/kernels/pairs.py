@@ -1,4 +1,4 @@
-"""Matching pairs of a test set on a GPU; every item is copied there once, no matter how many pairs it is in."""
+"""Scoring pairs of a test set on a GPU; every item is copied there once, no matter how many pairs it is in."""
 
 from typing import Any, Protocol
 
@@ -10,7 +10,8 @@ from torch import Tensor
 from sightline.arrays import Int64Array
 from sightline.kernels.graphs import TorchGraph
 
-_SHARE = 0.5  # share of the free memory that states may take
+_SHARE = 0.5  # share of the free memory that states or fragments may take
+_PAIRS = 4096  # pairs whose cosines are in memory at once
 
 
 class RaggedStates(Protocol):
@@ -42,10 +43,7 @@ class DevicePairs:
     @staticmethod
     def fit(graph: TorchGraph, texts: RaggedStates, images: RaggedStates) -> bool:
         """Return whether the states fit in the device's memory."""
-        if graph.device.type != "cuda":
-            return True
-        free, _ = torch.cuda.mem_get_info(graph.device)
-        return texts.rows.nbytes + images.rows.nbytes < _SHARE * free
+        return _fit(graph.device, texts, images)
 
     def match(self, texts: Int64Array, images: Int64Array) -> npt.NDArray[np.float32]:
         """Return how well texts and images match, as logits [pairs], given their indices [pairs]."""
@@ -62,6 +60,37 @@ class DevicePairs:
             )
         logits: npt.NDArray[np.float32] = found["logits"].numpy()
         return logits
+
+
+class DeviceLatePairs:
+    """The fragments of texts and of images on a device, scored by late interaction."""
+
+    def __init__(self, texts: RaggedStates, images: RaggedStates, device: torch.device) -> None:
+        self._texts, self._images = _DeviceRows(texts, device), _DeviceRows(images, device)
+
+    @staticmethod
+    def fit(texts: RaggedStates, images: RaggedStates, device: torch.device) -> bool:
+        """Return whether the fragments fit in the device's memory."""
+        return _fit(device, texts, images)
+
+    @torch.inference_mode()
+    def score(self, texts: Int64Array, images: Int64Array) -> npt.NDArray[np.float32]:
+        """Sum each word's best cosine with a fragment of the image: [pairs], for items given by their indices."""
+        scores = np.empty(len(texts), dtype=np.float32)
+        for start in range(0, len(texts), _PAIRS):
+            some = slice(start, start + _PAIRS)
+            words, is_word = self._texts.padded(texts[some])
+            patches, is_patch = self._images.padded(images[some])
+            cosines = (words @ patches.mT).masked_fill_(~is_patch[:, None], -torch.inf)
+            scores[some] = (cosines.amax(2) * is_word).sum(1).cpu().numpy()
+        return scores
+
+
+def _fit(device: torch.device, texts: RaggedStates, images: RaggedStates) -> bool:
+    if device.type != "cuda":
+        return True
+    free, _ = torch.cuda.mem_get_info(device)
+    return texts.rows.nbytes + images.rows.nbytes < _SHARE * free
 
 
 class _DeviceRows:

@@ -197,6 +197,10 @@ def _fast(results: Path) -> dict[str, Any]:
     return {
         "fast results": rows,
         "fast sizes": found["sizes"],
+        "fast weights": [
+            row | {"steps": f"{row['steps']:,}" if row["steps"] else MISSING, "names": row["names"] or MISSING}
+            for row in found["weights"]
+        ],
         **parts,
         "fast sources": sources([read_result(results / "fast" / "flickr8k-test.json"), found], "fast"),
     }

@@ -20,19 +20,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
 from benchmarks.provenance import provenance
-from replication.ranks import encode_test_set, gain, ranked
+from replication.ranks import gain, ranked
 from replication.training_runs import Measured, measure_once, options, train_once, write_results
 from sightline.datasets import read_all
-from sightline.evaluation import Evaluation
-from sightline.evaluation.encodings import Encodings, Needs
-from sightline.evaluation.metrics import image_to_text_ranks, text_to_image_ranks
-from sightline.evaluation.ranking import ranks_from_embeddings
+from sightline.evaluation import Evaluation, evaluate
 from sightline.evaluation.test_set import Questions
-from sightline.losses.interaction import maxsim
 from sightline.models.torch_model import TorchModel
 
 
@@ -132,7 +125,8 @@ class Bench:
     def __init__(self, variant: str, split: str, changes: Sequence[str], work: Path, cross: str) -> None:
         self.variant, self.changes, self.work, self.data = variant, tuple(changes), work, f"flickr8k-{split}"
         self.cross = cross
-        self.questions = Questions.of(read_all([f"{os.environ['SIGHTLINE_DATA']}/{self.data}.tar"]), "en")
+        self.records = read_all([f"{os.environ['SIGHTLINE_DATA']}/{self.data}.tar"])
+        self.questions = Questions.of(self.records, "en")
 
     def folder(self, name: str, seed: int) -> Path:
         """Return the folder of a run's checkpoint and cost."""
@@ -181,28 +175,12 @@ class Bench:
         """Return a trained run's ranks on the test set, by one vector per item or late interaction; computed once."""
 
         def rank() -> Measured:
-            model, by_embedding = TorchModel.open(self.folder(name, seed) / "best"), RUNS[name].by_embedding
-            texts, images = encode_test_set(model, self.questions, Needs(fragments=not by_embedding))
-            if by_embedding:
-                ranks = ranks_from_embeddings(texts.embedding, images.embedding, self.questions.image_of)
-            else:
-                ranks = rank_by_fragments(texts, images, self.questions.image_of)
-            return Measured(provenance(seed, [self.data]), dict(zip(("to_image", "to_text"), ranks, strict=True)))
+            model, late = TorchModel.open(self.folder(name, seed) / "best"), len(self.questions.captions)
+            found = evaluate(model, self.records, late=0 if RUNS[name].by_embedding else late)
+            to_image, _, to_text, _ = found.ranks()
+            return Measured(provenance(seed, [self.data]), {"to_image": to_image, "to_text": to_text})
 
         return measure_once(self.file(name, seed), rank)
-
-
-@torch.inference_mode()
-def rank_by_fragments(texts: Encodings, images: Encodings, image_of: Any) -> tuple[Any, Any]:
-    """Rank by late interaction of every text with every image, on the available device."""
-    device, sides = "cuda" if torch.cuda.is_available() else "cpu", []
-    for side in (texts, images):
-        if side.fragments is None:
-            raise SystemExit("the model has no fragments")
-        padded, mask = side.fragments.padded(np.arange(len(side)))
-        sides += [torch.from_numpy(padded).to(device), torch.from_numpy(mask).to(device)]
-    scores = maxsim(sides[0], sides[1], sides[2], sides[3], chunk=32).cpu().numpy()
-    return text_to_image_ranks(scores, image_of), image_to_text_ranks(scores, image_of)
 
 
 def result_of(bench: Bench, name: str, seed: int) -> dict[str, Any]:

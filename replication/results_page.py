@@ -137,9 +137,8 @@ def _hrem(results: Path) -> dict[str, Any]:
 
 def _paper3(systems: Systems) -> dict[str, str]:
     names = ("F", "B", "I32", "B-F", "I-F", "I-B", "I-B-F")
-    variants = {"": "paper", "kl": "kl", "contrastive": "contrastive"}
-    shorter = {"40 epochs": "paper, 40 epochs", "kl 40 epochs": "kl, 40 epochs"}
-    return {"paper3 runs": _grid(systems, names, variants | shorter, "run")}
+    variants = {"": "paper", "kl": "kl", "contrastive": "contrastive", "40 epochs": "paper, 40 epochs"}
+    return {"paper3 runs": _grid(systems, names, variants | {"kl 40 epochs": "kl, 40 epochs"}, "run")}
 
 
 def _paper4(folder: Path) -> dict[str, str]:
@@ -198,8 +197,7 @@ def _fast(results: Path) -> dict[str, Any]:
         "fast results": rows,
         "fast sizes": found["sizes"],
         "fast weights": [
-            row | {"steps": f"{row['steps']:,}" if row["steps"] else MISSING, "names": row["names"] or MISSING}
-            for row in found["weights"]
+            {name: MISSING if one is None else one for name, one in row.items()} for row in found["weights"]
         ],
         **parts,
         "fast sources": sources([read_result(results / "fast" / "flickr8k-test.json"), found], "fast"),

@@ -1,12 +1,15 @@
 """Cached training runs and measurements: a repeated call continues where the last one stopped, and redoes no work."""
 
 import argparse
+import fcntl
 import io
 import json
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from itertools import pairwise
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,15 +40,18 @@ def train_once(recipe: str, changes: Sequence[str], out: Path) -> dict[str, Any]
     Only the checkpoint and the log of a run are kept, because dozens of runs share a disk.
     """
     note = out / NOTE
-    if not note.exists():
-        before, began = _seconds_before(out / "log.jsonl"), time.perf_counter()
-        with training() as report:
-            made = read_recipe(RECIPES / f"{recipe}.toml", changes)
-            steps = train(made, out, resume=True, report=report, save_every=SAVE_EVERY).steps
-        seconds = round(before + time.perf_counter() - began, 1)
-        cost = {"recipe": f"recipes/{recipe}.toml", "changes": list(changes), "steps": steps, "seconds": seconds}
-        write_atomic(note, json.dumps(cost))
-        shutil.rmtree(out / "last")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with out.with_name(f"{out.name}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be training it, as a teacher
+        if not note.exists():
+            before, began = _seconds_before(out / "log.jsonl"), time.perf_counter()
+            with training() as report:
+                made = read_recipe(RECIPES / f"{recipe}.toml", changes)
+                steps = train(made, out, resume=True, report=report, save_every=SAVE_EVERY).steps
+            seconds = round(before + time.perf_counter() - began, 1)
+            cost = {"recipe": f"recipes/{recipe}.toml", "changes": list(changes), "steps": steps, "seconds": seconds}
+            write_atomic(note, json.dumps(cost))
+            shutil.rmtree(out / "last")
     found: dict[str, Any] = json.loads(note.read_text())
     if found["changes"] != list(changes):
         raise SystemExit(f"{out} was trained with {found['changes']}, but now {list(changes)} is requested")
@@ -80,6 +86,7 @@ def options(
     parser.add_argument("--runs", default=runs, help=f"among {', '.join(every)}; --part chooses them for you")
     parser.add_argument("--seeds", default="0")
     parser.add_argument("--set", action="append", default=[], dest="changes", help="a change to every recipe")
+    parser.add_argument("--processes", type=int, default=1, help="runs at a time, all on one GPU")
     parser.add_argument("--brief", action="store_true", help="a few small steps, to see that it runs")
     parser.add_argument("--work", type=Path, default=Path("runs", paper), help="where checkpoints are kept")
     parser.add_argument("--out", type=Path, default=RESULTS / paper)
@@ -94,14 +101,27 @@ def write_results(
 ) -> None:
     """Compute the result of every requested run and seed, and write each to a file.
 
-    The file is named after the run, its variant if it has one, and `suffix`.
+    The file is named after the run, its variant if it has one, and `suffix`. With several processes, a run that fails
+    does not stop the others.
     """
     names = parts[arguments.part] if arguments.part else arguments.runs.split(",")
     runs = [(int(seed), name) for seed in arguments.seeds.split(",") for name in names]
     out = arguments.out / "val" if getattr(arguments, "split", "test") == "val" else arguments.out  # not on the page
-    for left, (seed, run) in zip(reversed(range(len(runs))), runs, strict=True):
-        result = result_of(run, seed)
-        name = "-".join([run, *filter(None, [result.get("variant")]), suffix, f"seed{seed}"])
-        write_result(out / f"{name}.json", result)
-        found = result.get("result") or result["test"]
-        print(f"{name}: rSum {found['rSum']:.1f}, gains {result.get('gain_over', {})}; runs left: {left}", flush=True)
+    if arguments.processes == 1:
+        for left, run in zip(reversed(range(len(runs))), runs, strict=True):
+            _write_result(out, suffix, result_of, *run)
+            print(f"runs left: {left}", flush=True)
+        return
+    with ProcessPoolExecutor(arguments.processes, get_context("fork")) as pool:  # a fork has all records already
+        waiting = [pool.submit(_write_result, out, suffix, result_of, *run) for run in runs]
+    failed = [f"{run}: {one.exception()}" for run, one in zip(runs, waiting, strict=True) if one.exception()]
+    if failed:
+        raise SystemExit("\n".join(["these runs failed:", *failed]))
+
+
+def _write_result(out: Path, suffix: str, result_of: Callable[[str, int], dict[str, Any]], seed: int, run: str) -> None:
+    result = result_of(run, seed)
+    name = "-".join([run, *filter(None, [result.get("variant")]), suffix, f"seed{seed}"])
+    write_result(out / f"{name}.json", result)
+    found = result.get("result") or result["test"]
+    print(f"{name}: rSum {found['rSum']:.1f}, gains {result.get('gain_over', {})}", flush=True)

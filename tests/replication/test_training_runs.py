@@ -1,5 +1,6 @@
 """What scripts keep: nothing is trained or measured twice, and what was stopped goes on and ends the same."""
 
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -57,6 +58,22 @@ def test_what_is_trained_is_not_trained_again_nor_taken_for_something_else(
     assert once.train_once("tiny", ["schedule.steps=1"], tmp_path / "run") == cost
     with pytest.raises(SystemExit, match=r"was trained with \['schedule.steps=1'\], but now \['seed=1'\] is requested"):
         once.train_once("tiny", ["seed=1"], tmp_path / "run")
+
+
+def with_teacher(folder: Path, run: str, seed: int) -> dict[str, Any]:
+    if run == "bad":
+        raise ValueError("no such run")
+    return {"cost": training_runs.train_once("tiny", ["schedule.steps=1"], folder / "teacher"), "test": {"rSum": 0.0}}
+
+
+def test_processes_go_on_after_a_failure_and_train_a_shared_teacher_once(once: ModuleType, tmp_path: Path) -> None:
+    options = ["--runs", "bad,one,two", "--seeds", "0,1", "--processes", "3", "--out", str(tmp_path / "out")]
+    asked = once.options(None, "paper", "one", ["one"], {}).parse_args(options)
+    with pytest.raises(SystemExit, match=r"these runs failed:\n\(0, 'bad'\): no such run\n\(1, 'bad'\): no such run"):
+        once.write_results(asked, {}, "test", partial(with_teacher, tmp_path))
+    written = {path.name for path in (tmp_path / "out").iterdir()}
+    assert written == {f"{run}-test-seed{seed}.json" for run in ("one", "two") for seed in (0, 1)}
+    assert len((tmp_path / "teacher/log.jsonl").read_text().splitlines()) == 1
 
 
 def test_what_was_measured_is_kept_whole_or_not_at_all(once: ModuleType, tmp_path: Path) -> None:

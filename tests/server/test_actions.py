@@ -120,3 +120,15 @@ def test_albums_are_kept_listed_and_filtered_by(own: tuple[Path, ServedCollectio
     answer = client.post("/v1/albums/Italy%2F2023", json={"ids": beach}).json()
     assert {"name": "Italy/2023", "items": 4} in answer["albums"]
     assert client.post("/v1/albums/Italy%2F2023/remove", json={"ids": beach}).json() == left
+
+
+def test_an_album_may_have_a_name_that_ends_in_remove(client: httpx.Client) -> None:
+    (first, second, *_) = ids_of(client).values()
+    before = client.post("/v1/albums/To", json={"ids": [first]}).json()["albums"]
+    for name in ("To%2Fremove", "remove", "%2Fremove"):
+        after = client.post(f"/v1/albums/{name}", json={"ids": [first, second]}).json()["albums"]
+        assert {"name": name.replace("%2F", "/"), "items": 2} in after
+        assert [one for one in after if one in before] == before
+        assert client.post(f"/v1/albums/{name}/remove", json={"ids": [first, second]}).json() == {"albums": before}
+    left = client.post("/v1/albums/To/remove", json={"ids": [first]}).json()["albums"]
+    assert "To" not in [one["name"] for one in left]

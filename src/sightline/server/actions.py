@@ -7,11 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import unquote_to_bytes
 
 from fastapi import APIRouter, Request
 from fastapi import Path as InPath
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Match
+from starlette.types import Scope
 
 from sightline.collection import Collection, Item
 from sightline.collection.albums import FAVOURITES
@@ -32,6 +36,17 @@ class Chosen(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     ids: list[Id] = Field(min_length=1, max_length=_MOST)
+
+
+class _RemovalRoute(APIRoute):
+    """Matches only if "remove" is a segment of its own: `Italy%2Fremove` is the name of an album, to be added to."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Return whether a request is for this route, from its path before decoding."""
+        sent = scope.get("raw_path") or scope["path"].encode()
+        if unquote_to_bytes(sent.rpartition(b"/")[2]) != b"remove":
+            return Match.NONE, {}
+        return super().matches(scope)
 
 
 def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[str, Any]]) -> APIRouter:
@@ -75,7 +90,6 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
         """List all albums and the number of items in each; favourites come first."""
         return JSONResponse({"albums": await service.quick.run(_albums, service.library)})
 
-    @router.post("/albums/{name:path}/remove", response_model=responses.AlbumsAnswer)
     async def remove(name: Name, chosen: Chosen) -> Response:
         """Remove items from an album. The items are kept; an empty album is deleted."""
         return JSONResponse(
@@ -86,9 +100,17 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
             }
         )
 
+    router.add_api_route(
+        "/albums/{name:path}/remove",
+        remove,
+        methods=["POST"],
+        response_model=responses.AlbumsAnswer,
+        route_class_override=_RemovalRoute,
+    )
+
     @router.post("/albums/{name:path}", response_model=responses.AlbumsAnswer)
     async def add(name: Name, chosen: Chosen) -> Response:
-        """Add items to an album, creating it if needed."""
+        """Add items to an album, creating it if needed. In a name that ends in "/remove", send the slash as %2F."""
         return JSONResponse(
             {"albums": await service.quick.run(_change, service.library, Collection.add_to_album, name, chosen.ids)}
         )

@@ -11,10 +11,11 @@ import torch
 from sightline.datasets import Record, read_all
 from sightline.errors import RecipeError
 from sightline.evaluation import evaluate
-from sightline.media import ImageBytes
+from sightline.media import ImageBytes, ImageFile, ImageSlice
 from sightline.models import checkpoint
 from sightline.models.image_tower import ImageTower
 from sightline.models.torch_model import TorchModel
+from sightline.training.overlap import overlap_notes
 from sightline.training.recipe import parse_recipe
 from sightline.training.setup import check_validation_records, training_records
 from sightline.training.trainer import Trained, train
@@ -97,6 +98,27 @@ def test_validation_on_training_images_is_pointed_out(
     assert not caplog.records
     train(parse_recipe(shapes.recipe(few, few, **common), "it"), tmp_path / "logged")
     assert "24 of 24" in caplog.text
+
+
+def test_copies_of_training_images_are_pointed_out_under_any_name(tmp_path: Path) -> None:
+    (tmp_path / "copy.jpg").write_bytes(b"12345")
+    (tmp_path / "archive.tar").write_bytes(b"..12345..54321")
+    files = [ImageFile(tmp_path / "copy.jpg"), ImageFile(tmp_path / "missing.jpg"), ImageBytes("other", b"54322")]
+    slices = [ImageSlice(tmp_path / "archive.tar", str(offset), offset, 5) for offset in (2, 9)]
+    trained = [Record("a", image, {}) for image in (slices[0], ImageFile(tmp_path / "missing too.jpg"))]
+    sets = {"files": [Record(image.name, image, {}) for image in files], "new": [Record("b", slices[1], {})]}
+    (note,) = overlap_notes(trained, sets)
+    assert note.startswith("data.val: 1 of 3 images of 'files' are also training images")
+    assert overlap_notes([], sets) == []
+
+
+def test_only_images_of_equal_size_are_read_to_find_copies() -> None:
+    class Unread(ImageBytes):
+        def read(self) -> bytes:
+            raise AssertionError("read")
+
+    trained = [Record("a", Unread("a", b"1234"), {})]
+    assert overlap_notes(trained, {"val": [Record("b", Unread("b", b"12345"), {})]}) == []
 
 
 def captioned(folder: Path, captions: Mapping[str, list[str]]) -> Path:

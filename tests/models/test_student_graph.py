@@ -114,3 +114,25 @@ def test_attention_over_other_axes_is_left_as_it_is() -> None:
     before = [node.op_type for node in model.graph.node]
     use_faster_operators(model)
     assert [node.op_type for node in model.graph.node] == before
+
+
+def test_attention_whose_heads_are_also_an_output_is_left_as_it_is(tmp_path: Path) -> None:
+    model = attention(True, [0, 2, 1, 3])
+    model.graph.output.append(helper.make_tensor_value_info("swapped", TensorProto.FLOAT, ["batch", 3, 2, 2]))
+    onnx.save(model, tmp_path / "before.onnx")
+    use_faster_operators(model)
+    onnx.save(model, tmp_path / "after.onnx")
+    x = PIXELS[0, :, 0, :12].reshape(3, 3, 4)
+    before, after = (OnnxRuntime(tmp_path / f"{name}.onnx", 1).run({"x": x}) for name in ("before", "after"))
+    for name in ("y", "swapped"):
+        np.testing.assert_array_equal(after[name], before[name])
+
+
+@pytest.mark.parametrize("split", [[-1, 3, 0, 2], [0, 3, -1, 2]])
+def test_attention_with_an_unknown_number_of_heads_is_left_as_it_is(split: list[int]) -> None:
+    model = attention(True, [0, 2, 1, 3])
+    (shape,) = (tensor for tensor in model.graph.initializer if tensor.name == "split")
+    shape.CopyFrom(numpy_helper.from_array(np.array(split), "split"))
+    before = [node.op_type for node in model.graph.node]
+    use_faster_operators(model)
+    assert [node.op_type for node in model.graph.node] == before

@@ -90,17 +90,23 @@ class _Links:
     def __init__(self, model: onnx.ModelProto) -> None:
         self.constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
         self.makers = {name: node for node in model.graph.node for name in node.output}
-        self._readers: dict[str, list[onnx.NodeProto]] = {output.name: [] for output in model.graph.output}
+        self._outputs = {output.name for output in model.graph.output}
+        self._readers: dict[str, list[onnx.NodeProto]] = {}
         for node in model.graph.node:
             for name in node.input:
                 self._readers.setdefault(name, []).append(node)
 
     def heads_of(self, name: str) -> tuple[str, int] | None:
-        """Return the value [batch, n, heads * width] that one of [batch, heads, n, width] is a view of, and `heads`."""
+        """Return the value [batch, n, heads * width] that one of [batch, heads, n, width] is a view of, and `heads`.
+
+        None if it is no such view, or if `heads` is not a constant: 0 or -1 in the shape stand for other numbers.
+        """
         swap = self.makers.get(name)
         split = self.makers.get(swap.input[0]) if swap is not None and _is_swap(swap) else None
         shape = self._shape(split)
-        return None if split is None or shape is None or len(shape) != 4 else (split.input[0], int(shape[2]))
+        if split is None or shape is None or len(shape) != 4 or shape[2] < 1:
+            return None
+        return split.input[0], int(shape[2])
 
     def joined_heads(self, name: str) -> str | None:
         """Return the value [batch, n, heads * width] made of a value [batch, heads, n, width] with no other reader."""
@@ -116,8 +122,9 @@ class _Links:
         return found is not None and found.dtype == np.bool_ and bool(found.all())
 
     def _only_reader(self, name: str) -> onnx.NodeProto | None:
+        """Return the node that reads a value, if it is the only one and the value is no output of the graph."""
         readers = self._readers.get(name, [])
-        return readers[0] if len(readers) == 1 else None
+        return readers[0] if len(readers) == 1 and name not in self._outputs else None
 
     def _shape(self, node: onnx.NodeProto | None) -> npt.NDArray[Any] | None:
         """Return the constant shape that a node reshapes to."""

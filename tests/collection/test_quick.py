@@ -320,9 +320,12 @@ def test_items_of_an_earlier_fast_graph_are_refined_before_another_adds_its_own(
     add_fast_image(bundle, bundle / "image.onnx", tiny.PREPROCESS, PairRelevance({"cosine": 9.0}))
     assert hits(photos, load(bundle)) == expected, "by the relevance of the graph that encoded them"
     put(photos / "9.png", scene(9))
-    with pytest.raises(CollectionError, match="a different fast graph") as error:
+    with pytest.raises(CollectionError, match="a different fast image graph") as error:
         index(photos, model=bundle, quick=True)
-    assert "--refine" in error.value.way_out
+    assert "Leave out --quick, or" in error.value.way_out
+    assert f"sightline index --refine --at {photos / '.sightline'}" in error.value.way_out
+    report = index(photos, model=bundle)
+    assert (report.new, report.to_refine) == (1, 6), "without --quick, new images can be added at once"
     assert index(photos, model=bundle, refine=True).to_refine == 0
     put(photos / "10.png", scene(10))
     assert index(photos, model=bundle, quick=True).to_refine == 1

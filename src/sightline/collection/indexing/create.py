@@ -2,6 +2,7 @@
 
 import logging
 import secrets
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -137,8 +138,9 @@ def _manifest(
         )
     if manifest.fast is not None and manifest.fast.sha256 != fast.sha256:
         raise CollectionError(
-            f"{at}: has items from a different fast graph ({manifest.fast.sha256[:12]}…) than {fast.name}'s",
-            f"Re-encode them with the full graph first: sightline index --refine --at {at}",
+            f"{at}: has images from a different fast image graph ({manifest.fast.sha256[:12]}…) than {model.name} has",
+            "Leave out --quick, or first encode these images with the full graph: "
+            f"sightline index --refine --at {shlex.quote(str(at))}",
         )
     return replace(manifest, fast=FastGraph(fast.sha256, fast.relevance))
 

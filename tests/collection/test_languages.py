@@ -96,6 +96,18 @@ def test_words_that_the_add_on_does_not_know_are_told(
         )
 
 
+def test_forms_of_words_in_an_inflected_language_are_not_called_unknown(
+    at: Path, tiny_bundle: Path, german_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Tokenizer, "is_word", lambda *_: False)
+    folder = Path(shutil.copytree(tiny_bundle, tmp_path / "russian"))
+    files = (german_text / "text.onnx", german_text / "tokenizer.json")
+    add_languages(folder, *files, ["ru"], max_length=12, words={"ru": ["собака", "пляж"]})
+    with sightline.open(at, model=folder) as collection:
+        for found in (collection.search("собаками"), *collection.search_together(["собаками"])):
+            assert (found.lang, found.notice, found.did_you_mean) == ("ru", None, None)
+
+
 def test_phrases_are_read_in_english_only(collection: Collection) -> None:
     english = collection.understand("a dog on the beach in August 2023")
     assert (english.words, english.lang) == ("a dog on the beach", "en")

@@ -84,3 +84,10 @@ def test_short_words_are_not_corrected_and_frequent_ones_are_preferred() -> None
 
 def test_words_without_spaces_are_not_called_unknown() -> None:
     assert check_wording("海滩上的狗", ["zh"], Words(["海滩", "狗"]), is_whole=lambda word: False) == Wording()
+
+
+@pytest.mark.parametrize("text", ["собаками", "красных машин", "девочка кормит лошадей", "велосипедистами"])
+def test_forms_of_words_in_an_inflected_language_are_not_called_unknown(text: str) -> None:
+    trained = Words(["собака", "красный", "машина", "девочка", "лошадь", "велосипедист"])
+    assert check_wording(text, ["en", "ru"], trained, lambda word: False) != Wording()
+    assert check_wording(text, ["en", "ru"], trained, lambda word: False, lang="ru") == Wording()

@@ -65,7 +65,7 @@ class CollectionSearch:
         ranking = replace(cascade.reading(model), store=store).run(options, scope, watch=watch)
         kept = ranking.at_least(options.min_relevance)
         hits = hits_of(self.catalog, kept, options.k, cache.items, condition)[start:]
-        return _result(query, hits, ranking, self._wording(query.text, model), lang, where)
+        return _result(query, hits, ranking, self._wording(query.text, model, lang), lang, where)
 
     def together(self, options: Sequence[SearchOptions]) -> list[SearchResult]:
         """Search for several texts with the same `k`, `min_relevance` and `duplicates` at once, without reranking."""
@@ -86,13 +86,13 @@ class CollectionSearch:
         for place, (one, (model, lang)) in enumerate(zip(options, read, strict=True)):
             ranking = rankings[place]
             hits = hits_of(self.catalog, ranking.at_least(one.min_relevance), one.k, cache.items)
-            result = _result(one.query, hits, ranking, self._wording(one.text, model), lang)
+            result = _result(one.query, hits, ranking, self._wording(one.text, model, lang), lang)
             if self.text is not None:
                 result = TextResults.find(self.text, self.catalog, one.text or "").merged_with(result, one)
             results.append(result)
         return results
 
-    def _wording(self, text: str | None, model: Model) -> Wording:
+    def _wording(self, text: str | None, model: Model, lang: str | None) -> Wording:
         """Check the words of a query; file names are read only if the query has unknown words."""
         if text is None or self.kind != "images":
             return Wording()
@@ -100,7 +100,7 @@ class CollectionSearch:
         def is_whole(word: str) -> bool:
             return model.tokenizer.is_word(word)
 
-        return check_wording(text, model.languages, model.words, is_whole, self.catalog.name_words)
+        return check_wording(text, model.languages, model.words, is_whole, self.catalog.name_words, lang)
 
     def _scope(self, cache: ItemCache, text: str | None, duplicates: Duplicates, allowed: Ids | None = None) -> Scope:
         """Return the scope of a search; image searches fold duplicates and, if by text, rank blank images last."""

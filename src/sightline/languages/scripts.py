@@ -26,6 +26,14 @@ ACCENTED: Mapping[str, str] = {
 }  # fmt: skip
 """The letters of languages in Latin script besides a to z. Other letters occur only in loanwords and names."""
 
+INFLECTED = frozenset(
+    (
+        *("ar", "be", "bg", "cs", "da", "el", "et", "fi", "he", "hr", "hu", "ko", "lt", "lv", "no", "pl", "ro", "ru"),
+        *("sk", "sl", "sr", "sv", "sw", "ta", "tr", "uk"),
+    )
+)
+"""Languages whose words have many forms, by case or with articles attached: a list of words lacks many correct ones."""
+
 _SCRIPTS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("ar", "fa", "ur"), ("ARABIC",)),
     **dict.fromkeys(("be", "bg", "ru", "uk"), ("CYRILLIC",)),

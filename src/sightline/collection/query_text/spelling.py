@@ -8,7 +8,7 @@ from string import ascii_lowercase
 
 from sightline.bundle.model import MANY_LANGUAGES
 from sightline.bundle.words import Words, words_in
-from sightline.languages.scripts import NAMES, is_unspaced, script, scripts_of
+from sightline.languages.scripts import INFLECTED, NAMES, is_unspaced, script, scripts_of
 
 Known = Callable[[str], bool]
 """A function that returns whether a lower-case word is known."""
@@ -36,6 +36,7 @@ def check_wording(
     words: Words | None = None,
     is_whole: Known = lambda word: True,
     also: Callable[[], Sequence[str]] = lambda: (),
+    lang: str | None = None,
 ) -> Wording:
     """Check the words of a query.
 
@@ -43,6 +44,7 @@ def check_wording(
     words: the words that the model was trained on; if empty, no word counts as unknown.
     is_whole: whether a word is a single token, so that the text encoder may know it anyway.
     also: returns other words that may be meant, such as words in file names; called only if a word is unknown.
+    lang: the query's language, if known. In an inflected one no word counts as unknown: most would be correct forms.
 
     >>> check_wording("🐶", ["en"]).notice
     'No words to search for: describe what the image shows in English.'
@@ -57,7 +59,7 @@ def check_wording(
     foreign = [letter for letter in letters if script(letter) not in scripts]
     if languages and MANY_LANGUAGES not in languages and 2 * len(foreign) > len(letters):
         return Wording(f"The model reads {reads} and was not trained on this script; results are arbitrary.")
-    if not words or is_unspaced(text):  # without spaces, words cannot be separated, and none counts as unknown
+    if not words or lang in INFLECTED or is_unspaced(text):  # without spaces, words cannot be separated
         return Wording()
     return _against_words(text, reads, words, is_whole, also)
 

@@ -175,6 +175,18 @@ def test_a_collection_is_counted_and_its_broken_files_are_named(photos: Path) ->
         assert "GB free" in findings["Its disk"].says
 
 
+def test_images_that_are_not_refined_yet_are_counted(photos: Path, quick_bundle: Path, tmp_path: Path) -> None:
+    assert "Its images" not in found(photos)
+    at = tmp_path / "quick"
+    index(photos, at=at, model=quick_bundle, quick=True)
+    finding = found(at)["Its images"]
+    assert finding.state == "warning"
+    assert finding.says.startswith("2 of 2 were indexed with --quick")
+    assert finding.way_out == f"Refine them: sightline index --at {at} --refine"
+    index([], at=at, model=quick_bundle, refine=True)
+    assert "Its images" not in found(at)
+
+
 def test_the_nearest_collection_is_looked_at_when_none_is_named(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (photos / "below").mkdir()
     monkeypatch.chdir(photos / "below")

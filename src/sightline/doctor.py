@@ -244,6 +244,7 @@ def _collection(at: Path | None) -> Iterator[Finding]:
         yield _damage(collection)
         yield _collection_model(collection)
         yield _unreadable(collection)
+        yield from _to_refine(collection)
         if isinstance(collection.at, Path):
             yield _lock(collection.at)
             yield _disk_space(collection.at)
@@ -290,6 +291,14 @@ def _unreadable(collection: "Collection") -> Finding:
         return Finding("Its files", "good", f"{len(collection.files()):,}, all readable")
     says = f"{len(broken):,} could not be read, such as {broken[0].path}: {broken[0].reason}"
     return Finding("Its files", "warning", says, f"Repair or remove them, then: {_index_again(collection)} --retry")
+
+
+def _to_refine(collection: "Collection") -> Iterator[Finding]:
+    """Yield how many images were indexed with --quick and not refined since, if there are any."""
+    count = collection.to_refine()
+    if count:
+        says = f"{count:,} of {len(collection):,} were indexed with --quick, which makes searches less accurate"
+        yield Finding("Its images", "warning", says, f"Refine them: {_index_again(collection)} --refine")
 
 
 def _index_again(collection: "Collection") -> str:

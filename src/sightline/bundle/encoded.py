@@ -40,6 +40,10 @@ class Encoded:
             None if self.truncated is None else self.truncated[places],
         )
 
+    def emptied(self) -> "Encoded":
+        """Return a batch of no items, as the same model encodes it."""
+        return self.taken(np.zeros(0, dtype=np.int64))
+
     def row(self, number: int) -> "Encoded":
         """Return one item of the batch, without padding."""
         own, real = slice(number, number + 1), self.mask[number]

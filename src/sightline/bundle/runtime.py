@@ -31,7 +31,7 @@ from sightline.bundle.tokenizer import TokenBatch, Tokenizer
 from sightline.bundle.words import Words
 from sightline.device import Device, preferred_device
 from sightline.errors import BundleError, ModelError
-from sightline.media import ImageInput, split_padding
+from sightline.media import ImageInput, blank, check_batch, split_padding
 from sightline.parallel import usable_cpus
 
 _GPU_CALLS = 2  # one is computed while the next is prepared
@@ -63,9 +63,7 @@ class Bundle(Model):
     def open(cls, folder: str | Path, *, threads: int | None = None, fast: bool = False) -> "Bundle":
         """Open a bundle's folder, after checking every file that it uses against its hash.
 
-        A file that was checked before and has not changed since is not read again.
-
-        fast: open it with its fast image graph.
+        A file that was checked before and has not changed since is not read again. fast: use its fast image graph.
         """
         folder = Path(folder)
         opened = cls(folder, read_spec(folder), threads, fast=fast)
@@ -201,10 +199,7 @@ class Bundle(Model):
         return None if self.spec.fast is None else self.spec.fast.relevance
 
     def prepare(self, *graphs: Graph, wait: bool = False) -> None:
-        """Load graphs in the background, each in its own thread, or load them now if `wait` is set.
-
-        A call waits for the graph that it needs, and raises an error if loading it failed.
-        """
+        """Load graphs in threads of their own, or now if `wait` is set. A call waits for the graph that it needs."""
         for graph in graphs:
             if wait:
                 self.engine(graph)
@@ -220,6 +215,9 @@ class Bundle(Model):
 
     def encode_images(self, pixels: Float32Array) -> Encoded:
         """Encode normalised pixels [batch, 3, size, size]; or regions [batch, n, width], see `media.stack_inputs`."""
+        pixels = check_batch(pixels, self.preprocess)
+        if not len(pixels):
+            return self.encode_images(blank(self.preprocess)).emptied()
         if self.spec.image.regions is not None:
             return self._encode_regions(*split_padding(pixels))
         out = self.engine("image").run({"pixels": pixels})
@@ -231,10 +229,11 @@ class Bundle(Model):
         """Encode a batch of texts; those that exceed the length limit are cut, and marked in `truncated`.
 
         The graph never sees padding: texts with the same number of tokens are run together. Padding costs as much time
-        as words, and it changes results slightly: sums over more numbers are rounded differently, and if the next layer
-        quantises its inputs, some of them are rounded to another step. Without padding, an int8 model encodes a text to
-        the same numbers, bit for bit, in a batch as on its own.
+        as words, and changes how sums and quantised inputs are rounded. Without it, an int8 model encodes a text to the
+        same numbers, bit for bit, in a batch as on its own.
         """
+        if not isinstance(texts, str) and not len(texts):
+            return self.encode_texts(["a"]).emptied()
         tokens = self.tokenizer(texts)
         return by_length(tokens.mask, lambda places, length: self._encode_alike(tokens, places, length))
 

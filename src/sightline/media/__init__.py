@@ -2,7 +2,7 @@
 
 from sightline.media.file_types import IMAGE_SUFFIXES
 from sightline.media.image_like import ImageLike, image_source
-from sightline.media.inputs import ImageInput, blank, require_pixels, split_padding, stack_inputs, to_input
+from sightline.media.inputs import ImageInput, blank, check_batch, require_pixels, split_padding, stack_inputs, to_input
 from sightline.media.loader import Loaded, load_pixels
 from sightline.media.open import open_image
 from sightline.media.pixels import Preprocess, fit, normalise, to_pixels
@@ -22,6 +22,7 @@ __all__ = [
     "Preprocess",
     "RegionConfig",
     "blank",
+    "check_batch",
     "find_images",
     "fit",
     "image_source",

@@ -41,6 +41,39 @@ def stack_inputs(images: Sequence[Float32Array]) -> Float32Array:
     return batch
 
 
+def check_batch(batch: npt.ArrayLike, wanted: ImageInput) -> Float32Array:
+    """Return a batch of inputs as float32; raises an error if a model that reads `wanted` cannot read it.
+
+    An empty batch may have any shape.
+    """
+    given = np.asarray(batch)
+    noun = "regions" if isinstance(wanted, RegionConfig) else "pixels"
+    if not np.issubdtype(given.dtype, np.floating):
+        raise ModelError(
+            f"{noun} of type {given.dtype}: the model reads normalised float32",
+            "Prepare images with `sightline.media.to_input(image, model.preprocess)`.",
+        )
+    if isinstance(wanted, RegionConfig):
+        shape, fits = f"[batch, n, {wanted.width}]", given.ndim == 3 and given.shape[2] == wanted.width
+    else:
+        size = wanted.size
+        shape, fits = f"[batch, 3, {size}, {size}]", given.ndim == 4 and given.shape[1:] == (3, size, size)
+    if not fits and (given.ndim == 0 or len(given)):
+        raise ModelError(f"{noun} of shape {list(given.shape)}: the model reads {shape}", _way_out(given, wanted))
+    return np.asarray(given, dtype=np.float32)
+
+
+def _way_out(given: npt.NDArray[np.floating], wanted: ImageInput) -> str:
+    """Return what to do about a batch of the wrong shape."""
+    if isinstance(wanted, Preprocess):
+        size = wanted.size
+        if given.shape[1:] == (size, size, 3):
+            return "Put the channels first: pixels.transpose(0, 3, 1, 2)."
+        if given.shape == (3, size, size):
+            return "For one image, pass pixels[None]."
+    return "Prepare images with `sightline.media.to_input(image, model.preprocess)`."
+
+
 def split_padding(batch: Float32Array) -> tuple[Float32Array, npt.NDArray[np.bool_]]:
     """Replace the padding of a batch of regions with zeros [batch, n, width]; also returns the mask [batch, n]."""
     mask = ~np.isnan(batch[:, :, 0])

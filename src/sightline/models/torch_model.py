@@ -16,7 +16,7 @@ from sightline.bundle.layout import CHECKPOINT_FILE, OPEN_CLIP_FILE, PUBLISHED_F
 from sightline.bundle.model import Ability, Calibration, Model
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.device import Device
-from sightline.media import ImageInput, RegionConfig, split_padding
+from sightline.media import ImageInput, RegionConfig, blank, check_batch, split_padding
 from sightline.models import checkpoint
 from sightline.models.code_attention import code_attention
 from sightline.models.retriever import EncodedTensors, Regions, Retriever, Tokens
@@ -95,6 +95,9 @@ class TorchModel(Model):
     def encode_images(self, pixels: npt.NDArray[np.float32]) -> bundle.Encoded:
         """Encode normalised pixels [batch, 3, size, size]; or regions [batch, n, width], see `media.stack_inputs`."""
         wanted = self.preprocess
+        pixels = check_batch(pixels, wanted)
+        if not len(pixels):
+            return self.encode_images(blank(wanted)).emptied()
         if isinstance(wanted, RegionConfig):
             regions, mask = (self.tensor(part) for part in split_padding(pixels))
             return to_arrays(self.retriever.encode_images(Regions.of(regions, mask, wanted)))
@@ -103,6 +106,8 @@ class TorchModel(Model):
     @torch.inference_mode()
     def encode_texts(self, texts: Sequence[str]) -> bundle.Encoded:
         """Encode a batch of texts; texts above the length limit are cut off, and marked in `truncated`."""
+        if not isinstance(texts, str) and not len(texts):
+            return self.encode_texts(["a"]).emptied()
         tokens = self.tokenizer(texts)
         encoded = self.retriever.encode_texts(Tokens(self.tensor(tokens.ids), self.tensor(tokens.mask)))
         return to_arrays(encoded, tokens.truncated)

@@ -1,6 +1,7 @@
 """Several collections in one server, and one search over all of them."""
 
 import io
+import shutil
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,3 +123,59 @@ def test_albums_downloads_and_paths_span_them(asking: httpx.Client, folders: tup
     with zipfile.ZipFile(io.BytesIO(asking.post("/v1/download", json={"ids": ids}).content)) as archive:
         assert set(archive.namelist()) == {f"{root}/{item['path']}" for root, item in chosen.items()}
     assert asking.post("/v1/albums/Both/remove", json={"ids": ids}).json() == {"albums": []}
+
+
+def addresses(id: object) -> list[str]:
+    return [f"/v1/items/{id}{of}" for of in ("", "/image", "/thumbnail", "/similar", "/camera", "/text?q=a")]
+
+
+LISTINGS = ("/v1/items", "/v1/timeline", "/v1/timeline/items", "/v1/filters", "/v1/albums", "/v1/collection")
+SEARCHES = ("/v1/search?q=a+dog", "/v1/search?q=a+dog&rerank=0", "/v1/search?q=a+dog&where=width>1", "/v1/examples")
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_when_a_collection_is_deleted_the_others_are_still_served(
+    folders: tuple[Path, Path], tmp_path: Path, is_first: bool
+) -> None:
+    first, second = (Path(shutil.copytree(folder, tmp_path / folder.name)) for folder in folders)
+    gone, left = (first, second) if is_first else (second, first)
+    with (
+        opening([first, second]) as found,
+        served(application(found)) as address,
+        httpx.Client(base_url=address, timeout=30) as client,
+    ):
+        ids = {str(item["root"]): item["id"] for item in listed(client)}
+        shutil.rmtree(gone)
+        for path in (*LISTINGS, *SEARCHES, *addresses(ids[left.name])):
+            assert client.get(path).status_code == 200, path
+        assert {item["root"] for item in listed(client)} == {left.name}
+        hits = client.get("/v1/search", params={"q": "a dog", "k": 20}).json()["hits"]
+        assert {hit["root"] for hit in hits} == {left.name}
+        assert client.get(f"/v1/items/{hits[0]['id']}").json()["path"] == hits[0]["path"]
+        for path in addresses(ids[gone.name]):
+            answer = client.get(path)
+            assert (answer.status_code, answer.json()["detail"]) == (503, "the collection is not available"), path
+        album = client.post("/v1/albums/Both", json={"ids": list(ids.values())}).json()
+        assert album == {"albums": [{"name": "Both", "items": 1}]}
+        assert client.post("/v1/paths", json={"ids": [ids[gone.name]]}).status_code == 404
+
+
+def test_a_collection_that_was_deleted_is_called_unavailable_until_it_is_back(
+    folders: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folder, aside = Path(shutil.copytree(folders[1], tmp_path / "scans")), tmp_path / "aside"
+    with (
+        opening(folder) as found,
+        served(application(found)) as address,
+        httpx.Client(base_url=address, timeout=30) as client,
+    ):
+        id = listed(client)[0]["id"]
+        folder.rename(aside)
+        for path in (*LISTINGS, *SEARCHES, *addresses(id)):
+            answer = client.get(path)
+            assert (answer.status_code, answer.headers["content-type"]) == (503, "application/problem+json"), path
+            assert str(tmp_path) not in answer.text
+        assert client.get("/healthz").status_code == 200
+        aside.rename(folder)
+        for path in (*LISTINGS, *SEARCHES, *addresses(id)):
+            assert client.get(path).status_code == 200, path

@@ -58,7 +58,7 @@ def timeline_items(library: Library, k: int, where: str | None, start: int, afte
 def _timeline(members: Sequence[Member], where: str | None) -> Timeline:
     """Return the timeline of all collections, with the ids that clients use."""
     found = [member.collection.timeline(where) for member in members]
-    if len(found) == 1:
+    if len(found) == 1 and not members[0].number:
         return found[0]
     return Timeline.merged([(one, member.outer(0)) for one, member in zip(found, members, strict=True)])
 

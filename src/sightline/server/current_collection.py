@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sightline.bundle.model import Model
 from sightline.collection import Collection
+from sightline.collection.manifest import MANIFEST_FILE
 from sightline.collection.vectors import VECTORS_FOLDER
 from sightline.errors import SightlineError
 from sightline.server.worker_pool import is_cancelled
@@ -40,6 +41,14 @@ class CurrentCollection:
             with self._lock:
                 self._users[used] -= 1
             self._close_unused()
+
+    @property
+    def is_available(self) -> bool:
+        """Whether the collection's folder is still there; a store on a server counts as available."""
+        try:
+            return isinstance(self._at, str) or (self._at / MANIFEST_FILE).is_file()
+        except OSError:  # such as a drive that was disconnected
+            return False
 
     def renew(self) -> bool:
         """Reopen the collection if it has changed; returns whether it was reopened. Errors leave the old state open."""

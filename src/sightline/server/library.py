@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sightline.collection import Collection
 from sightline.server.current_collection import CurrentCollection
-from sightline.server.problems import not_found
+from sightline.server.problems import not_found, unavailable
 
 _BITS = 40  # bits for an item's id in its collection; JavaScript represents integers of up to 53 bits exactly
 MOST = 1000
@@ -34,12 +34,16 @@ class Library:
 
     @contextmanager
     def use(self) -> Iterator[tuple[Member, ...]]:
-        """All collections, which stay open until the block ends."""
+        """All collections, which stay open until the block ends, without those whose folders were deleted."""
         with ExitStack() as opened:
-            yield tuple(
+            members = tuple(
                 Member(opened.enter_context(part.use()), number, len(self.parts) == 1)
                 for number, part in enumerate(self.parts)
+                if part.is_available
             )
+            if not members:
+                raise unavailable()
+            yield members
 
     @contextmanager
     def holding(self, id: int) -> Iterator[tuple[Member, int]]:
@@ -47,6 +51,8 @@ class Library:
         number, own = divmod(id, 1 << _BITS)
         if number >= len(self.parts):
             raise not_found(id)
+        if not self.parts[number].is_available:
+            raise unavailable()
         with self.parts[number].use() as collection:
             yield Member(collection, number, len(self.parts) == 1), own
 
@@ -57,4 +63,4 @@ def split_ids(members: Sequence[Member], ids: Sequence[int]) -> list[tuple[Membe
     for id in ids:
         number, own = divmod(id, 1 << _BITS)
         found.setdefault(number, []).append(own)
-    return [(members[number], own) for number, own in sorted(found.items()) if number < len(members)]
+    return [(member, found[member.number]) for member in members if member.number in found]

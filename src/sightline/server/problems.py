@@ -64,6 +64,13 @@ def not_found(id: int) -> RefusedError:
     return RefusedError(404, f"no item has the id {id}", "It may have been deleted; search again.")
 
 
+def unavailable() -> RefusedError:
+    """Return the error for a collection whose folder was deleted or moved while it is served."""
+    return RefusedError(
+        503, "the collection is not available", "Its folder was deleted or moved; ask whoever runs the server."
+    )
+
+
 def invalid(errors: Any) -> RefusedError:
     """Return the error for a malformed request; `errors` is the list that pydantic reports."""
     wrong = [{"where": _place(error["loc"]), "what": str(error["msg"])} for error in errors]

@@ -190,7 +190,8 @@ class Service:
     def similar(self, id: int, k: int) -> dict[str, Any]:
         """Return the items most similar to an item."""
         with self.library.holding(id) as (member, own), self.library.use() as members:
-            hits, took_ms = similar([one.collection for one in members], member.number, own, k)
+            place = [one.number for one in members].index(member.number)
+            hits, took_ms = similar([one.collection for one in members], place, own, k)
             shown = answers.group_hit_answers(hits, members)
             spent = {part: round(ms, 2) for part, ms in took_ms.items()}
             return {"query": f"like item {id}", "took_ms": spent, "hits": shown}

@@ -69,7 +69,7 @@ def fit_relevance(
     if not 0 < truth.sum() < len(truth):
         raise EvaluationError(
             "calibration needs images that match a caption and images that do not",
-            "Use captions of more than one image.",
+            "Use data with more images and captions.",
         )
     pairs = {
         kind: sum(len(row) for row, one in zip(rows, judged, strict=True) if one.kind == kind)

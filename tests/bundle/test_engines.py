@@ -192,7 +192,7 @@ def test_late_interaction_on_a_gpu_agrees_with_the_cpu(
     with monkeypatch.context() as here:
         here.setattr(pair_scores, "patches_with_texts", None)  # not used: the pairs are scored where the fragments are
         np.testing.assert_allclose(late_scores(on_gpu, texts, images)(*which), expected, atol=1e-5)
-    monkeypatch.setattr(DeviceLatePairs, "fit", lambda *given: False)
+    monkeypatch.setattr(DeviceLatePairs, "on_gpu", lambda *given: None)
     np.testing.assert_allclose(late_scores(on_gpu, texts, images)(*which), expected, atol=1e-5)
 
 

@@ -86,12 +86,10 @@ def gpu_pair_matcher(
 
 def gpu_late_scorer(texts: Ragged, images: Ragged) -> Callable[[Int64Array, Int64Array], Float32Array] | None:
     """Return a function that scores fragments in GPU memory by index; None if they do not fit."""
-    import torch
-
     from sightline.kernels.pairs import DeviceLatePairs
 
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return DeviceLatePairs(texts, images, device).score if DeviceLatePairs.fit(texts, images, device) else None
+    found = DeviceLatePairs.on_gpu(texts, images)
+    return None if found is None else found.score
 
 
 def _under_torch(path: Path, device: Device) -> Engine:

@@ -68,10 +68,11 @@ class DeviceLatePairs:
     def __init__(self, texts: RaggedStates, images: RaggedStates, device: torch.device) -> None:
         self._texts, self._images = _DeviceRows(texts, device), _DeviceRows(images, device)
 
-    @staticmethod
-    def fit(texts: RaggedStates, images: RaggedStates, device: torch.device) -> bool:
-        """Return whether the fragments fit in the device's memory."""
-        return _fit(device, texts, images)
+    @classmethod
+    def on_gpu(cls, texts: RaggedStates, images: RaggedStates) -> "DeviceLatePairs | None":
+        """Copy fragments to the GPU, if torch has one; None if they do not fit in its memory."""
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return cls(texts, images, device) if _fit(device, texts, images) else None
 
     @torch.inference_mode()
     def score(self, texts: Int64Array, images: Int64Array) -> npt.NDArray[np.float32]:

@@ -21,7 +21,7 @@ Colour = tuple[float, float, float]
 
 _TINY = 16  # pixels; an image with a side shorter than this counts as an icon
 _COARSE = 32  # cells per side of the grid whose colours are compared
-_SAMPLED = (16, 8, 24)  # rows of that grid; unless the cells of each are alike, the others need not be compared
+_SAMPLED = (16, 8, 24)  # rows of that grid; if the cells of one of them differ, the others need not be compared
 _SAME_COLOUR = 6  # maximum difference, in grey levels, between cells of an image of one colour
 _FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 _RULES = ("squash", "crop", "pad")

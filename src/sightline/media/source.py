@@ -47,7 +47,7 @@ class ImageFile:
                 if size > _LARGEST_FILE:
                     raise MediaError(self.name, f"is {size:,} bytes, too large for an image", "Leave it out.")
                 data = file.read(size + 1)  # read() allocates as much as it is asked for
-                return data if len(data) <= size else data + file.read(_LARGEST_FILE - len(data))
+                return data if len(data) <= size else data + file.read(max(0, _LARGEST_FILE - len(data)))
         except (OSError, ValueError) as error:  # ValueError: the path contains a null byte
             raise unreadable(self.name, error) from error
 

@@ -67,7 +67,7 @@ def not_found(id: int) -> RefusedError:
 def unavailable() -> RefusedError:
     """Return the error for a collection whose folder was deleted or moved while it is served."""
     return RefusedError(
-        503, "the collection is not available", "Its folder was deleted or moved; ask whoever runs the server."
+        503, "the collection is not available", "Its folder was deleted or moved. Put it back, or try later."
     )
 
 

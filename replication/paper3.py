@@ -15,7 +15,7 @@ GPU. The same command continues an interrupted run.
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ class Run:
     """A model of the paper: its recipe, the changes to the recipe's model, and the run that is its teacher.
 
     codes, fragments: per side, the number of codes, and of fragments used for scoring (1 means the embedding).
-    temperatures: those of the teacher and the student, instead of the variant's.
+    temperatures: those of the teacher and the student, instead of the variant's. epochs: the most it is trained for.
     """
 
     recipe: str
@@ -43,6 +43,7 @@ class Run:
     model: tuple[str, ...] = ()
     teacher: str = ""
     temperatures: tuple[float, float] | None = None
+    epochs: int = 60
 
     @property
     def by_embedding(self) -> bool:
@@ -56,20 +57,24 @@ def _first(count: int, teacher: str = "") -> Run:
     return Run(recipe, fragments=count, model=(f"model.fragments={count}",), teacher=teacher)
 
 
+_SHRUNKEN = {
+    "B-F": Run("shrink-base-fast", fragments=1, teacher="B"),
+    "I-F": Run("shrink-inflated-fast", fragments=1, teacher="I32"),
+}
 RUNS: dict[str, Run] = {
     "F": Run("inflate-fast", fragments=1),
     "B": Run("inflate-base"),
     **{f"I{codes}": Run("inflate-codes", codes, 32 + codes, (f"model.codes={codes}",)) for codes in (16, 32, 64)},
-    "B-F": Run("shrink-base-fast", fragments=1, teacher="B"),
-    "I-F": Run("shrink-inflated-fast", fragments=1, teacher="I32"),
+    **_SHRUNKEN,
     "I-B": Run("shrink-inflated-base", teacher="I32"),
     "I-B-F": Run("shrink-twice", fragments=1, teacher="I-B"),
     **{f"L{count}": _first(count) for count in (2, 4, 8, 16)},
     **{f"B-L{count}": _first(count, "B") for count in (2, 4, 8, 16)},
     "C-F": Run("shrink-base-fast", fragments=1, teacher="C"),
     **{
-        f"B-F@{teacher:g}x{student:g}": Run("shrink-base-fast", 0, 1, teacher="B", temperatures=(teacher, student))
-        for teacher in (0.5, 1.0, 2.0, 4.0)
+        f"{name}@{teacher:g}x{student:g}": replace(run, temperatures=(teacher, student), epochs=20)
+        for name, run in _SHRUNKEN.items()
+        for teacher in (0.5, 1.0, 2.0, 4.0, 8.0)
         for student in (0.04, 0.08, 0.16)
     },
 }
@@ -84,7 +89,7 @@ PARTS = {
 VARIANTS = {"paper": ("triplet", "printed"), "kl": ("triplet", "all"), "contrastive": ("contrastive", "all"),
             "printed": ("contrastive", "printed")}  # fmt: skip
 """For each variant, the loss of models without a teacher, and equation 6 as printed or over all pairs."""
-_PLATEAU = ("schedule.epochs=60", "validation.every=92", "validation.patience=6")  # 92 steps are two epochs
+_PLATEAU = ("validation.every=230", "validation.patience=4")  # 230 steps are five epochs
 
 
 def loss_of(run: Run, variant: str) -> str:
@@ -162,7 +167,15 @@ class Bench:
         teacher = [f'teacher.model="{self.folder(run.teacher, seed) / "best"}"'] if run.teacher in RUNS else []
         if run.teacher == "C":  # C matches every text with every image, so each image gets only one text
             teacher = [f'teacher.model="{self.cross.format(seed=seed)}"', 'teacher.by="match"', 'data.draw="unique"']
-        return [*losses, *run.model, *teacher, f"seed={seed}", *_PLATEAU, *self.changes]
+        return [
+            *losses,
+            *run.model,
+            *teacher,
+            f"seed={seed}",
+            f"schedule.epochs={run.epochs}",
+            *_PLATEAU,
+            *self.changes,
+        ]
 
     def measured(self, name: str, seed: int) -> Evaluation:
         """Return the evaluation of a trained run on the test set, by the kind of score it was trained for."""

@@ -60,6 +60,7 @@ def _first(count: int, teacher: str = "") -> Run:
 _SHRUNKEN = {
     "B-F": Run("shrink-base-fast", fragments=1, teacher="B"),
     "I-F": Run("shrink-inflated-fast", fragments=1, teacher="I32"),
+    "I-B-F": Run("shrink-twice", fragments=1, teacher="I-B"),
 }
 RUNS: dict[str, Run] = {
     "F": Run("inflate-fast", fragments=1),
@@ -67,7 +68,6 @@ RUNS: dict[str, Run] = {
     **{f"I{codes}": Run("inflate-codes", codes, 32 + codes, (f"model.codes={codes}",)) for codes in (16, 32, 64)},
     **_SHRUNKEN,
     "I-B": Run("shrink-inflated-base", teacher="I32"),
-    "I-B-F": Run("shrink-twice", fragments=1, teacher="I-B"),
     **{f"L{count}": _first(count) for count in (2, 4, 8, 16)},
     **{f"B-L{count}": _first(count, "B") for count in (2, 4, 8, 16)},
     "C-F": Run("shrink-base-fast", fragments=1, teacher="C"),
@@ -89,6 +89,8 @@ PARTS = {
 VARIANTS = {"paper": ("triplet", "printed"), "kl": ("triplet", "all"), "contrastive": ("contrastive", "all"),
             "printed": ("contrastive", "printed")}  # fmt: skip
 """For each variant, the loss of models without a teacher, and equation 6 as printed or over all pairs."""
+CHOSEN = {"B": (2.0, 0.16), "I32": (2.0, 0.04), "I-B": (2.0, 0.16)}
+"""Temperatures of the variant `kl` for models with one vector, by teacher: chosen on val; for I-B, those of B."""
 _PLATEAU = ("validation.every=230", "validation.patience=4")  # 230 steps are five epochs
 
 
@@ -116,6 +118,8 @@ def temperatures(run: Run, variant: str) -> tuple[float, float]:
     student = 0.08 if run.fragments == 1 else of_a_sum(run.fragments)
     if run.teacher == "C":
         return 1.0, student  # C's scores are logits
+    if loss == "triplet" and run.fragments == 1:
+        return CHOSEN[run.teacher]
     return (1 / printed[0], 1 / printed[1]) if loss == "triplet" else (of_a_sum(32), student)
 
 

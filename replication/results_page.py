@@ -38,7 +38,7 @@ def page(results: Path = RESULTS, bundle: Path = ROOT / "bundles" / "default") -
     values |= {f"{name} sources": _sources(results, name) for name in papers}
     values |= _paper1(systems["paper1"], papers["paper1"]["reported"]) | _pretraining(results)
     values |= _paper2(systems["paper2"], papers["paper2"]["reported"]) | _hrem(results)
-    values |= _paper3(systems["paper3"]) | _paper4(results / "paper4")
+    values |= _paper3(systems["paper3"], results / "paper3") | _paper4(results / "paper4")
     values |= _bundle(results, bundle) | _fast(results) | _cascade(results)
     relevance = [f"relevance{part}.json" for part in ("", "-fresh", "-fresh-before", "-fresh-previous")]
     values |= relevance_values(*(read_result(results / name) for name in relevance))
@@ -135,10 +135,12 @@ def _hrem(results: Path) -> dict[str, Any]:
     return {"hrem": found, "hrem rows": rows, "hrem sources": sources([found], "hrem-val.json")}
 
 
-def _paper3(systems: Systems) -> dict[str, str]:
+def _paper3(systems: Systems, folder: Path) -> dict[str, str]:
     names = ("F", "B", "I32", "B-F", "I-F", "I-B", "I-B-F")
-    variants = {"": "paper", "kl": "kl", "contrastive": "contrastive", "40 epochs": "paper, 40 epochs"}
-    return {"paper3 runs": _grid(systems, names, variants | {"kl 40 epochs": "kl, 40 epochs"}, "run")}
+    runs = _grid(systems, names, {"": "paper", "kl": "kl", "contrastive": "contrastive"}, "run")
+    tried = [[one["run"].partition("@"), one["result"]["rSum"]] for one in read_results(folder / "val")]
+    rows = [[name, *asked.split("x"), number(found)] for (name, _, asked), found in tried]
+    return {"paper3 runs": runs, "paper3 temperatures": table(["run", "teacher", "student", "rSum on val"], rows)}
 
 
 def _paper4(folder: Path) -> dict[str, str]:
@@ -149,9 +151,12 @@ def _paper4(folder: Path) -> dict[str, str]:
             found = [one for one in contents if (one["run"], one["start"]) == (run, start)]
             if found:
                 by_seed = [Estimate({one["seed"]: one[gallery]["mR"] for one in found}) for gallery in galleries]
-                rows.append([tasks, start, str(len(found)), *map(with_deviation, by_seed)])
+                reranked = [one["reranked"] for one in found if "reranked" in one]
+                more = [number(fmean(one[k]["mR"] for one in reranked)) if reranked else "–" for k in ("20", "50")]
+                rows.append([tasks, start, str(len(found)), *map(with_deviation, by_seed), *more])
     sizes = next(one for one in contents if one["run"] == "cmr")
     counts = [f"{sizes[gallery]['images'] + sizes[gallery]['distractors']:,} images" for gallery in galleries]
+    counts += [f"{counts[1]}, top {k} reranked" for k in (20, 50)]
     papers = next(one for one in contents if one["run"] == "languages")["result"]["mR_by_language"]
     own = {row["lang"]: row["mR"] for row in read_result(folder.parent / "by-language.json")["captions"]}
     own["en"] = read_result(folder.parent / "default" / "flickr8k-test.json")["rows"][0]["mR"]

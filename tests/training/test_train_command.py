@@ -254,6 +254,24 @@ def test_what_takes_long_before_the_first_step_is_told_every_half_minute(
     assert not any("60/60" in line for line in lines)
 
 
+def test_short_validations_are_not_told_however_many_there_are(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(progress, "Pace", lambda: Pace(clock=lambda: now))
+    with progress.training() as report:
+        for validation in range(3):
+            for done in (256, 512, 1000):
+                now = 600.0 * validation + done / 100
+                report.prepare("validating, match", done, 1000)
+        assert not capsys.readouterr().err
+        now += 600
+        report.prepare("validating, match", 256, 5000)
+        now += 40
+        report.prepare("validating, match", 512, 5000)
+    assert capsys.readouterr().err.startswith("validating, match: 512/5000  ")
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

@@ -191,3 +191,12 @@ def test_a_frozen_image_tower_sees_the_validation_images_once(
     assert trained.evaluation is not None
     again = evaluate(TorchModel.open(trained.folder, "cpu"), read_all([str(few)]))
     assert again.r_sum == pytest.approx(trained.evaluation.r_sum)
+
+
+def test_the_progress_of_a_validation_is_told(few: Path, tmp_path: Path) -> None:
+    told: list[tuple[str, int, int]] = []
+    recipe = shapes.recipe(few, few, hidden=16, data={"batch_size": 8}, schedule={"steps": 1})
+    train(parse_recipe(recipe, "it"), tmp_path / "run", on_prepare=lambda *part: told.append(part))
+    validating = {part: (done, total) for part, done, total in told if part.startswith("validating, ")}
+    assert {"validating, encode images", "validating, encode texts"} <= validating.keys()
+    assert all(done == total for done, total in validating.values()), "each part is told to its end"

@@ -45,7 +45,8 @@ def train(
     imports: Python modules to import first, and encoders of your own, as `my_module:MyEncoder`.
     plot: at the end, plot the training curves to curves.png in the run's folder.
     resume: continue from `out/last`; if that does not exist, start a new run.
-    report: called with each step's metrics. on_prepare: called with the progress of the work before the first step.
+    report: called with each step's metrics. on_prepare: called with the progress of the work before the first step, and
+        of validations.
     save_every: steps between two saved states, or minutes as in "10m"; overrides `checkpoint.every` of the recipe.
     stop_after: save and stop after this many steps in total.
     stop: called after every step; if it returns True, the run is saved and a KeyboardInterrupt is raised.

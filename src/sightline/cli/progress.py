@@ -39,7 +39,7 @@ def evaluating() -> Iterator[EvaluationReport | None]:
 
 @dataclass(frozen=True, slots=True)
 class TrainingShown:
-    """Shows the steps of a training run and, through `prepare`, the work before the first step."""
+    """Shows the steps of a training run and, through `prepare`, the work before the first step and validations."""
 
     step: TrainingReport
     prepare: EvaluationReport
@@ -130,13 +130,13 @@ class Pace:
     def hear(self, done: int, total: int) -> None:
         """Record how much is done, and the total."""
         is_new = self.began is None or done < self.done  # the next job of a command begins at 0 again
-        self.began = self.clock() if is_new else self.began
+        if is_new:
+            self.began = self.reported = self.clock()
         self.done, self.total = done, total
 
     def is_due(self) -> bool:
         """Return whether to print a line: at the end, and every half minute until then."""
         now = self.clock()
-        self.reported = self.began if self.reported is None else self.reported
         if self.done != self.total and now - (self.reported or 0.0) < _SECONDS:
             return False
         self.reported = now

@@ -48,4 +48,4 @@ class StopSignals:
         self._heard = number
         if self._speaks:
             again = "Ctrl-C again" if number == signal.SIGINT else "a second SIGTERM"
-            tell_at_once(f"finishing the current step; {again} stops at once")
+            tell_at_once(f"finishing the current step, and its validation if one is due; {again} stops at once")

@@ -26,7 +26,9 @@ def regions(
     out: Annotated[Path, typer.Option(metavar="STORE", help="Folder of the store to write.")],
     captions: Annotated[
         list[str] | None,
-        typer.Option(metavar="DATA", help="Captioned images with the same names, to copy captions from."),
+        typer.Option(
+            metavar="DATA", help="Captioned images with the same names, to copy captions from; may be repeated."
+        ),
     ] = None,
     detector: Annotated[
         str | None,

@@ -80,7 +80,7 @@ def train(
     resume: continue from `out/last`, or start if it does not exist. On a CPU the resulting weights are identical, bit
         for bit, to those of an uninterrupted run; on a GPU, sums are not deterministic.
     on_prepare: called with the progress of the work before the first step, such as encoding all data with frozen
-        encoders or a teacher, which can take a long time.
+        encoders or a teacher, and of validations; both can take a long time.
     save_every: as `checkpoint.every` in a recipe, which it overrides.
     stop_after: stop after this many steps in total and save, as if interrupted.
     stop: called after every step; if it returns true in any process, the run is saved and KeyboardInterrupt raised.
@@ -130,7 +130,7 @@ class _Run:
         noise = data.word_noise
         self.corpus = Corpus(records, data.lang, self.model.preprocess, self.tokenizer, device, with_words=noise > 0)
         self.regions = RegionImages.of(recipe, self.corpus, device)
-        self.validation = Validation(recipe, self.model, self.tokenizer, device)
+        self.validation = Validation(recipe, self.model, self.tokenizer, device, on_prepare)
         changed = WordNoise(noise, self.corpus, self.tokenizer) if noise else None
         self.batches: TrainingBatches | StreamedBatches
         if streams is None:

@@ -19,7 +19,7 @@ from sightline.evaluation.names import labels_of
 from sightline.models.checkpoint import AnyRetriever
 from sightline.models.retriever import Retriever, TowerFeatures
 from sightline.models.torch_model import TorchModel, to_arrays
-from sightline.training.corpus import room
+from sightline.training.corpus import PrepareReport, room
 from sightline.training.modes import image_tower_is_frozen
 from sightline.training.recipe import Recipe
 from sightline.training.setup import check_validation_records, trained_by, validation_records
@@ -98,9 +98,18 @@ class Validation:
     """Evaluates the model on the validation sets of a recipe, if it has any.
 
     If the model cannot be validated as the recipe says, the constructor raises an error, not the first validation.
+    on_prepare: called with the progress of every validation, which can take a long time.
     """
 
-    def __init__(self, recipe: Recipe, model: AnyRetriever, tokenizer: Tokenizer, device: torch.device) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        model: AnyRetriever,
+        tokenizer: Tokenizer,
+        device: torch.device,
+        on_prepare: PrepareReport | None = None,
+    ) -> None:
+        self._on_prepare = on_prepare
         self._kept = KeptFeatures(device) if image_tower_is_frozen(model) else None
         self._recipe, self._model, self._tokenizer, self._device = recipe, model, tokenizer, device
         self.sets = {name: records for name, records in validation_records(recipe).items() if records}
@@ -164,6 +173,7 @@ class Validation:
             "data": name,
             **{name: value for name, value in stages.items() if name != "late"},
             "batch_size": 256 if self._device.type == "cuda" else 32,
+            "progress": self._report,
         }
         if name in self._names:
             return evaluate_names(runnable, records, **options)
@@ -171,6 +181,10 @@ class Validation:
         if isinstance(lang, str):
             return evaluate(runnable, records, lang=lang, **options)
         return evaluate_languages(runnable, records, lang, **options)
+
+    def _report(self, part: str, done: int, total: int) -> None:
+        if self._on_prepare is not None:
+            self._on_prepare(f"validating, {part.replace('_', ' ')}", done, total)
 
     def score(self, found: Validated) -> float:
         """Return the score by which checkpoints are compared; higher is better."""

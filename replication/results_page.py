@@ -118,10 +118,19 @@ def _paper2(systems: Systems, reported: Mapping[str, Sequence[float]]) -> dict[s
 
 
 def _pretraining(results: Path) -> dict[str, Any]:
-    """Return the recalls on val of paper 1's pre-training, as it went on, and of the models fine-tuned after it."""
+    """Return the recalls of further attempts at paper 1's CE: pre-training, the bundled matcher alone, and regions."""
     found = read_result(results / "pretraining-val.json")
     shown = sources([found], "pretraining-val.json")
-    return {"pretraining rows": found["pretraining"], "tuned rows": found["tuned"], "pretraining sources": shown}
+    alone, regions = (read_result(results / f"{name}.json") for name in ("matcher-alone", "regions-val"))
+    embed, both = read_result(results / "default" / "flickr8k-test.json")["rows"]
+    ranked = {"embeddings": embed, "matcher": alone["rows"][0], "weighted sum of both": both}
+    return {
+        **{"pretraining rows": found["pretraining"], "tuned rows": found["tuned"], "pretraining sources": shown},
+        "alone rows": [{"by": by, **row} for by, row in ranked.items()],
+        "alone sources": sources([alone], "matcher-alone.json"),
+        "regions rows": regions["rows"],
+        "regions sources": sources([regions], "regions-val.json"),
+    }
 
 
 def _hrem(results: Path) -> dict[str, Any]:

@@ -194,6 +194,20 @@ def test_of_data_that_names_its_splits_only_the_right_one_is_used(few: Path, tmp
     whole.unlink()
 
 
+def test_a_validation_set_can_be_limited_to_images_that_are_evenly_spaced(few: Path) -> None:
+    def limited(limit: int) -> list[str]:
+        val = [{"name": "val", "data": [str(few)], "limit": limit}]
+        asked = parse_recipe(shapes.recipe(few, few, data={"val": val}), "it")
+        return [record.image.name for record in validation_records(asked)["val"]]
+
+    every = limited(0)
+    assert limited(24) == every
+    assert limited(6) == every[::4]
+    assert limited(5) == [every[i] for i in (0, 4, 9, 14, 19)]
+    with pytest.raises(RecipeError, match=r"data\.val\.val\.limit is 25, but there are only 24 images"):
+        limited(25)
+
+
 @pytest.mark.parametrize("streaming", [False, True])
 def test_data_without_a_train_split_is_not_trained_on(few: Path, streaming: bool) -> None:
     held_out = few.parent / "held-out.jsonl"

@@ -23,7 +23,7 @@ from sightline.models.retriever import Retriever
 from sightline.models.torch_model import read
 from sightline.plugins import find, import_modules
 from sightline.registry.loader import locate
-from sightline.training.data_tables import SourceRecipe
+from sightline.training.data_tables import SourceRecipe, ValidationSetRecipe
 from sightline.training.recipe import Recipe, nearest
 from sightline.training.vocabulary import learn_tokenizer
 from sightline.training.weight_average import blend
@@ -90,8 +90,14 @@ def _check_languages(recipe: Recipe, records: Sequence[Record]) -> None:
 
 
 def validation_records(recipe: Recipe) -> dict[str, list[Record]]:
-    """Read the captioned images of each validation set, by name."""
-    return {one.name: _val_split(one.data) for one in recipe.data.validation_sets}
+    """Read the captioned images of each validation set, by name, up to its limit."""
+    return {one.name: _spaced(one, _val_split(one.data)) for one in recipe.data.validation_sets}
+
+
+def _spaced(one: ValidationSetRecipe, records: list[Record]) -> list[Record]:
+    if one.limit > len(records):
+        raise RecipeError(f"data.val.{one.name}.limit is {one.limit}, but there are only {len(records)} images")
+    return [records[i * len(records) // one.limit] for i in range(one.limit)] if one.limit else records
 
 
 def check_validation_records(recipe: Recipe, records: Sequence[Record], reads: ImageInput) -> None:

@@ -11,8 +11,8 @@ claims.toml holds the claims and the paper's own numbers. A claim compares syste
 
 A comparison is decided by its 95 % interval: it holds if the whole interval is on the claim's side, fails if the whole
 interval is on the other side, and is undecided otherwise. A claim holds if all its comparisons hold, and fails if one
-fails. It is not testable if its `premise`, the id of another claim, does not hold here, or if `not_testable` gives a
-reason.
+fails; this is known even if others have not been measured. It is not testable if its `premise`, the id of another
+claim, does not hold here, or if `not_testable` gives a reason.
 """
 
 import tomllib
@@ -62,11 +62,11 @@ def _judged(claim: Mapping[str, Any], paper: Mapping[str, Any], systems: Systems
         (_gain(systems, better, worse, metric), _reported(paper, better, worse, metric))
         for (better, worse), metric in product(pairs, _listed(claim.get("metric", "rSum")))
     ]
-    if not all(gain.by_seed for gain, _ in gains):
+    on_par, measured = claim.get("on_par", 0.0), [pair for pair in gains if pair[0].by_seed]
+    found = {decide(gain, on_par) for gain, _ in measured}
+    if len(measured) < len(gains) and found <= {HELD}:
         return Verdict(claim, NOT_MEASURED)
-    on_par = claim.get("on_par", 0.0)
-    worst, reported = min(gains, key=lambda pair: -abs(pair[0].mean) if on_par else pair[0].mean)
-    found = {decide(gain, on_par) for gain, _ in gains}
+    worst, reported = min(measured, key=lambda pair: -abs(pair[0].mean) if on_par else pair[0].mean)
     verdict = NOT_HELD if NOT_HELD in found else UNDECIDED if UNDECIDED in found else HELD
     premise, reason = known.get(claim.get("premise", "")), claim.get("not_testable", "")
     if premise is not None and premise.verdict != HELD:

@@ -67,6 +67,26 @@ def test_translated_captions_rank_as_the_originals_do(bilingual: list[Record]) -
     assert "translated_by" not in expected.to_json()
 
 
+def test_captions_are_translated_before_an_image_is_encoded(bilingual: list[Record]) -> None:
+    done: list[str] = []
+
+    def watched(texts: Sequence[str], lang: str) -> Sequence[str]:
+        done.append(f"translate {lang}")
+        return dictionary(texts, lang) if lang == "de" else texts
+
+    def progress(part: str, *_: int) -> None:
+        done.append(part)
+
+    found = evaluate(made_up(), bilingual[2:], lang="de", translate=watched, progress=progress)
+    assert done[:2] == ["translate de", "encode_images"]
+    done.clear()
+    several = evaluate_languages(made_up(), bilingual, ["en", "de"], translate=watched, progress=progress)
+    assert done[:3] == ["translate en", "translate de", "encode_images"]
+    assert done.count("translate de") == 1
+    assert several.evaluations["de"].translated_by == found.translated_by == "watched"
+    np.testing.assert_array_equal(several.evaluations["de"].ranks()[0], found.ranks()[0])
+
+
 def test_a_command_translates_line_by_line(tmp_path: Path, bilingual: list[Record]) -> None:
     script = tmp_path / "translate.py"
     script.write_text(TRANSLATOR.format(numbers=NUMBERS), encoding="utf-8")

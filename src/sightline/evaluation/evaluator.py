@@ -23,7 +23,7 @@ from sightline.evaluation.pair_scores import PairScores, late_scores, match_scor
 from sightline.evaluation.protocols import protocol_named
 from sightline.evaluation.ranking import candidates_from_embeddings, ranks_after_stages, ranks_from_embeddings
 from sightline.evaluation.result import Evaluation, FoldRanks
-from sightline.evaluation.test_set import Questions, Translator, translated
+from sightline.evaluation.test_set import Questions, Translator, translated, translator_name
 from sightline.fusion_names import FusionRule
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.costs import Stopwatch
@@ -95,11 +95,12 @@ def evaluate(
     galleries = chosen.galleries(len(questions.images))
     clock = Stopwatch(PARTS)
     unreadable: list[Problem] = []
+    with clock("encode_texts"):  # first, because a translator may fail
+        captions = questions.captions if translate is None else translated(questions.captions, lang, translate)
     with clock("encode_images"):
         sources = (*questions.images, *questions.distractors)
         images, readable = encode_images(model, sources, needs, batch_size, progress, unreadable.append, shared)
     with clock("encode_texts"):
-        captions = questions.captions if translate is None else translated(questions.captions, lang, translate)
         texts, truncated = encode_texts(model, captions, needs, batch_size, progress)
     other = partner or matcher  # never both: with a partner, there is no reranking
     if other is not None:
@@ -128,7 +129,7 @@ def evaluate(
         seconds=clock.seconds,
         seed=seed,
         distractor_captions=int((questions.image_of >= questions.asked).sum()),
-        translated_by=None if translate is None else getattr(translate, "__name__", type(translate).__name__),
+        translated_by=None if translate is None else translator_name(translate),
         unreadable=tuple(unreadable),
         questions=questions,
     )

@@ -11,7 +11,7 @@ from sightline.evaluation.encodings import Needs, Progress, SharedImages, usual_
 from sightline.evaluation.evaluator import evaluate
 from sightline.evaluation.protocols import protocol_named
 from sightline.evaluation.result import Evaluation, Recalls
-from sightline.evaluation.test_set import Questions
+from sightline.evaluation.test_set import Questions, translated_ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,11 @@ def evaluate_languages(
     if not languages or len(set(languages)) < len(languages):
         raise EvaluationError(f"invalid languages: {list(languages)}", "Specify at least one, and each only once.")
     asks = protocol_named(options.get("protocol", "karpathy")).asks
-    for lang in languages:
-        Questions.of(records, lang, distractors, skip_missing_language=True, asks=asks)  # fail early
+    asked = {  # before any image is encoded, because data or a translator may fail
+        lang: Questions.of(records, lang, distractors, skip_missing_language=True, asks=asks) for lang in languages
+    }
+    if (translate := options.get("translate")) is not None:
+        options["translate"] = translated_ahead({lang: one.captions for lang, one in asked.items()}, translate)
     sources = [record.image for record in (*records, *distractors)]
     needs = Needs(fragments=bool(late), states=bool(rerank) and options.get("matcher") is None)
     batch_size = usual_batch(model) if batch_size is None else batch_size

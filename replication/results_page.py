@@ -152,7 +152,7 @@ def _paper3(systems: Systems, folder: Path) -> dict[str, str]:
     return {"paper3 runs": runs, "paper3 temperatures": table(["run", "teacher", "student", "rSum on val"], rows)}
 
 
-def _paper4(folder: Path) -> dict[str, str]:
+def _paper4(folder: Path) -> dict[str, Any]:
     contents = read_results(folder)
     rows, galleries = [], ("test", "full", "everything")
     for start in ("minilm", "scratch"):
@@ -171,9 +171,12 @@ def _paper4(folder: Path) -> dict[str, str]:
     own["en"] = read_result(folder.parent / "default" / "flickr8k-test.json")["rows"][0]["mR"]
     both = {"paper 4, trained on all seven languages": papers, "the bundled model with its languages": own}
     by_model = [[name, *(number(mR[lang]) for lang in papers)] for name, mR in both.items()]
+    translated = read_result(folder.parent / "translated.json")
     return {
         "paper4 tasks": table(["tasks", "start", "seeds", *counts], rows, words=2),
         "paper4 languages": table(["model", *papers], by_model),
+        "translated rows": translated["rows"],
+        "translated sources": sources([translated], "translated.json"),
         "language sources": sources([read_result(folder.parent / "by-language.json")], "by-language.json"),
     }
 

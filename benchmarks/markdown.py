@@ -52,8 +52,13 @@ def sources(results: Sequence[Mapping[str, Any]], where: str) -> str:
 
     where: the path below benchmarks/results; the files there have the complete commands.
     """
-    at = {one["commit"]: f" at commit {one['commit'][:7]}" for one in results} | {"unknown": ""}
-    places = [("an " if one["machine"].get("gpu") else "") + machine_of(one) + at[one["commit"]] for one in results]
+    commits: dict[str, dict[str, None]] = {}
+    for one in results:
+        place = ("an " if one["machine"].get("gpu") else "") + machine_of(one)
+        commits.setdefault(place, {}).update({one["commit"][:7]: None} if one["commit"] != "unknown" else {})
+    places = [
+        f"{place} at commit{'s' * (len(own) > 1)} {', '.join(own)}" if own else place for place, own in commits.items()
+    ]
     scripts = dict.fromkeys(f"`{' '.join(one['command'].split()[:3])}`" for one in results)
-    origins = f"{' and '.join(dict.fromkeys(places))} with {' and '.join(scripts)}"
+    origins = f"{' and '.join(places)} with {' and '.join(scripts)}"
     return f"Source: [{where}](../benchmarks/results/{where}), measured on {origins}."

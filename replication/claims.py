@@ -11,8 +11,8 @@ claims.toml holds the claims and the paper's own numbers. A claim compares syste
 
 A comparison is decided by its 95 % interval: it holds if the whole interval is on the claim's side, fails if the whole
 interval is on the other side, and is undecided otherwise. A claim holds if all its comparisons hold, and fails if one
-fails; this is known even if others have not been measured. It is not testable if its `premise`, the id of another
-claim, does not hold here, or if `not_testable` gives a reason.
+fails. Comparisons that have not been measured count only if all others hold. It is not testable if its `premise`, the
+id of another claim, does not hold here, or if `not_testable` gives a reason.
 """
 
 import tomllib

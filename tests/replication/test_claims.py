@@ -52,6 +52,7 @@ def test_the_best_system_is_above_every_other() -> None:
     assert found.gain.mean == pytest.approx(-100), "the comparison that speaks against it is shown"
     assert judge(paper, of(A=300, B=200))[0].verdict == NOT_MEASURED
     assert judge(paper, of(A=300, B=400))[0].verdict == NOT_HELD, "one better system is enough"
+    assert judge(paper, of(A=300, B=300))[0].verdict == UNDECIDED, "it can no longer hold"
 
 
 def test_a_claim_of_several_pairs_or_metrics_counts_once_and_needs_them_all() -> None:

@@ -263,13 +263,13 @@ def test_short_validations_are_not_told_however_many_there_are(
         for validation in range(3):
             for done in (256, 512, 1000):
                 now = 600.0 * validation + done / 100
-                report.prepare("validating, match", done, 1000)
+                report.prepare("validating (match)", done, 1000)
         assert not capsys.readouterr().err
         now += 600
-        report.prepare("validating, match", 256, 5000)
+        report.prepare("validating (match)", 256, 5000)
         now += 40
-        report.prepare("validating, match", 512, 5000)
-    assert capsys.readouterr().err.startswith("validating, match: 512/5000  ")
+        report.prepare("validating (match)", 512, 5000)
+    assert capsys.readouterr().err.startswith("validating (match): 512/5000  ")
 
 
 class Terminal(io.StringIO):

@@ -197,6 +197,6 @@ def test_the_progress_of_a_validation_is_told(few: Path, tmp_path: Path) -> None
     told: list[tuple[str, int, int]] = []
     recipe = shapes.recipe(few, few, hidden=16, data={"batch_size": 8}, schedule={"steps": 1})
     train(parse_recipe(recipe, "it"), tmp_path / "run", on_prepare=lambda *part: told.append(part))
-    validating = {part: (done, total) for part, done, total in told if part.startswith("validating, ")}
-    assert {"validating, encode images", "validating, encode texts"} <= validating.keys()
+    validating = {part: (done, total) for part, done, total in told if part.startswith("validating ")}
+    assert {"validating (encode images)", "validating (encode texts)"} <= validating.keys()
     assert all(done == total for done, total in validating.values()), "each part is told to its end"

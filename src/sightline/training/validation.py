@@ -184,7 +184,7 @@ class Validation:
 
     def _report(self, part: str, done: int, total: int) -> None:
         if self._on_prepare is not None:
-            self._on_prepare(f"validating, {part.replace('_', ' ')}", done, total)
+            self._on_prepare(f"validating ({part.replace('_', ' ')})", done, total)
 
     def score(self, found: Validated) -> float:
         """Return the score by which checkpoints are compared; higher is better."""

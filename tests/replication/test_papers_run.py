@@ -12,8 +12,9 @@ import torch
 from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
 
 import tiny
+from sightline.datasets.regions import write_regions
 from tar_files import Contents, write_tar
-from training import shapes
+from training import region_cards, shapes
 
 VISION = {**tiny.VISION, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 12, "num_attention_heads": 2}
 SHARDS = {"flickr8k-train-000": 16, "flickr8k-val": 8, "flickr8k-test": 8, "coco-train-000": 8, "coco-val": 4,
@@ -127,3 +128,22 @@ def test_paper_1_measures_several_languages(tmp_path: Path, monkeypatch: pytest.
         assert {(row["lang"], row["row"]) for row in content["rows"]} == {
             (lang, name) for lang in ("en", "zh") for name in ("BE", "CE", "SEP+COOP")
         }
+
+
+def test_paper_1_on_regions_starts_ce_from_be_and_has_no_larger_gallery(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [*region_cards.found(0), *region_cards.found(1, split="test"), *region_cards.found(2, split="val")]
+    monkeypatch.setenv("SIGHTLINE_DATA", str(tmp_path))
+    write_regions(iter(found), tmp_path / "flickr8k.regions")
+    content = call("paper1", ["--part", "tables", "--features", "regions"], tmp_path, monkeypatch)[
+        "full-be-ce-joint-seed0"
+    ]
+    rows = [row["row"] for row in content["rows"]]
+    assert set(rows) == {"BE", "CE", "SEP+COOP", "JOINT+BE", "JOINT+COOP", "JOINT+CE"}
+    assert rows.count("SEP+COOP") == 1 + 2 + 6, "k and weighted sums"
+    assert {row["distractors"] for row in content["rows"]} == {0}
+    assert f'model.start="{tmp_path / "work/be-regions-full-0/best"}"' in content["training"]["ce"]["changes"]
+    assert content["data"] == ["flickr8k-test"]
+    with pytest.raises(SystemExit):
+        call("paper1", ["--part", "table6", "--features", "regions"], tmp_path, monkeypatch)

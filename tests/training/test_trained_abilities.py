@@ -93,15 +93,23 @@ def test_a_loss_without_weight_trains_nothing(few: Path, tmp_path: Path) -> None
     assert checkpoint.load(trained(few, tmp_path / "run", losses=losses).folder)[0].abilities == {"embed"}
 
 
-def test_abilities_add_up_over_runs(few: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("rates", "ranked"), [({"image": 0.0, "text": 0.0}, 20), ({}, 48)])
+def test_abilities_add_up_over_runs_and_embeddings_choose_candidates_unless_they_are_forgotten(
+    few: Path, tmp_path: Path, rates: dict[str, float], ranked: int
+) -> None:
     first = trained(few, tmp_path / "first").folder
     data = shapes.recipe(
-        few, few, losses={"match": {"loss": "matching"}}, schedule={"steps": 1}, data={"batch_size": 12}
+        few,
+        few,
+        losses={"match": {"loss": "matching"}},
+        schedule={"steps": 1},
+        data={"batch_size": 12},
+        optimizer={"rates": rates},
     )
     second = train(parse_recipe({**data, "model": {"start": str(first)}}, "it"), tmp_path / "second")
     assert checkpoint.load(second.folder)[0].abilities == {"embed", "match"}
     assert second.evaluation is not None
-    assert second.evaluation.stages == ("embed", "match@20")
+    assert second.evaluation.stages == ("embed", f"match@{ranked}")
 
 
 def test_a_run_that_trains_a_matcher_alone_is_validated_by_it(few: Path, tmp_path: Path) -> None:

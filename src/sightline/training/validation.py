@@ -139,7 +139,8 @@ class Validation:
     def evaluate_heads(self, model: Retriever, known: Validated | None = None) -> dict[str, Any]:
         """Evaluate each trained ability of a checkpoint by itself; returns the recalls by ability, as in the log.
 
-        Late interaction and matching rescore the embeddings' top 20, or everything if the embeddings are not trained.
+        Late interaction and matching rescore the embeddings' top 20, or everything if the embeddings are not trained,
+        or are forgotten during this run.
         known: the result of `evaluate` for these weights, if available.
         """
         most = self._rescored(model)
@@ -156,7 +157,15 @@ class Validation:
 
     def _rescored(self, model: Retriever) -> int:
         """Return how many candidates late interaction or matching rescore when they are measured by themselves."""
-        return MATCHED if "embed" in model.abilities else max(map(_size, self.sets.values()), default=0)
+        if "embed" in model.abilities and not self._forgets_embeddings():
+            return MATCHED
+        return max(map(_size, self.sets.values()), default=0)
+
+    def _forgets_embeddings(self) -> bool:
+        """Return whether encoders change while no loss trains the embeddings, so that these get worse step by step."""
+        encoders = (part for name, part in self._model.parts().items() if name != "matcher")
+        trainable = any(parameter.requires_grad for part in encoders for parameter in part.parameters())
+        return trainable and "embed" not in trained_by(self._recipe)
 
     def _evaluate_sets(
         self, model: Retriever, stages: Mapping[str, Any], sets: Mapping[str, list[Record]]

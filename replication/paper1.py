@@ -7,9 +7,10 @@
     python -m replication.paper1 --part languages              Tables 2 and 7
 
 The joint pre-training (recipes/pretrain.toml) runs first, once. --features chooses the image features that all models
-read: a lower layer of CLIP (the default), its last layer, or DINOv2. For features other than the default, give a
-different --out, such as benchmarks/results/paper1-clip. Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a
-GPU. The same command continues an interrupted run.
+read: a lower layer of CLIP (the default), its last layer, DINOv2, or the regions of a detector (flickr8k.regions in
+SIGHTLINE_DATA; without pre-training, and CE starts from BE; only `check` and `tables`). For features other than the
+default, give a different --out, such as benchmarks/results/paper1-clip. Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and
+preferably a GPU. The same command continues an interrupted run.
 """
 
 import os
@@ -22,6 +23,7 @@ from benchmarks.provenance import provenance, write_result
 from replication.cascades import Cascades
 from replication.training_runs import options, train_once
 from sightline.datasets import read_all
+from sightline.datasets.regions import RegionStore
 from sightline.evaluation import Evaluation
 from sightline.models import SingleStream, checkpoint, towers
 from sightline.models.torch_model import TorchModel
@@ -35,6 +37,7 @@ FEATURES: dict[str, list[str]] = {
     "dino": [_SOURCE.format("dinov2-small", ""),
              "model.preprocess.mean=[0.485, 0.456, 0.406]", "model.preprocess.std=[0.229, 0.224, 0.225]"],
 }  # fmt: skip
+REGIONS = "regions"
 _COCO = ['data.train=["${SIGHTLINE_DATA}/coco-train-*.tar"]', 'data.val=["${SIGHTLINE_DATA}/coco-val.tar"]']
 _ALL = f"data.lang={list(LANGUAGES)}".replace("'", '"')
 VARIANTS: dict[str, list[str]] = {
@@ -61,10 +64,15 @@ class Bench:
         self.features, self.changes = arguments.features, list(arguments.changes)
         self.work: Path = arguments.work
         self.brief = _BRIEF if arguments.brief else []
-        data = os.environ["SIGHTLINE_DATA"]
+        data = Path(os.environ["SIGHTLINE_DATA"])
         self.split = "val" if arguments.part == "rates" else "test"
-        self.records = read_all([f"{data}/flickr8k-{self.split}.tar"])
-        self.distractors = read_all([f"{data}/coco-distractors.tar", f"{data}/coco-val.tar"])
+        self.regions = RegionStore.open(data / "flickr8k.regions") if self.features == REGIONS else None
+        if self.regions is not None:
+            self.records = [record for record in read_all([self.regions.folder]) if record.split == self.split]
+            self.distractors = []
+        else:
+            self.records = read_all([f"{data}/flickr8k-{self.split}.tar"])
+            self.distractors = read_all([f"{data}/coco-distractors.tar", f"{data}/coco-val.tar"])
 
     def pretrained(self) -> Path:
         """Return the folder of the pre-trained model, which is trained if it does not exist."""
@@ -74,12 +82,26 @@ class Bench:
 
     def trained(self, run: str, variant: str, seed: int) -> tuple[TorchModel, dict[str, Any]]:
         """Train a variant of a recipe, or open the result of an earlier call; also returns its cost."""
-        start = halved(self.pretrained()) if variant == "half" else self.pretrained()
-        name = "full" if variant == "english" else variant  # the same training, measured in all languages
-        out = self.work / f"{run}-{self.features}-{name}-{seed}"
         own = [change for change in self.changes if not change.startswith("model.")]
-        cost = train_once(run, [*VARIANTS[variant], f"seed={seed}", f'model.start="{start}"', *self.brief, *own], out)
+        out, recipe = self.folder(run, variant, seed), run if self.regions is None else f"regions-{run}"
+        changes = [*VARIANTS[variant], f"seed={seed}", self._start(run, variant, seed), *self.brief, *own]
+        cost = train_once(recipe, changes, out)
         return TorchModel.open(out / "best", name=out.name), cost
+
+    def folder(self, run: str, variant: str, seed: int) -> Path:
+        """Return the folder of a run; `english` is the same training as `full`, measured in all languages."""
+        return self.work / f"{run}-{self.features}-{'full' if variant == 'english' else variant}-{seed}"
+
+    def _start(self, run: str, variant: str, seed: int) -> str:
+        """Return the change that sets a model's initial weights; with regions, CE starts from BE."""
+        if self.regions is not None and run != "ce":
+            return f"model.regions.feature_dim={self.regions.spec.feature_dim}"
+        if self.regions is not None:
+            self.trained("be", variant, seed)
+            start = self.folder("be", variant, seed) / "best"
+        else:
+            start = halved(self.pretrained()) if variant == "half" else self.pretrained()
+        return f'model.start="{start}"'
 
     def cascades(self, embedder: TorchModel, matcher: TorchModel | None, lang: str, enlarged: bool) -> Cascades:
         """Return the test set in a language, encoded by these models; with distractors if `enlarged`."""
@@ -108,11 +130,12 @@ def measured(bench: Bench, models: dict[str, TorchModel], lang: str, whole: bool
             yield from (cascades.rerank(k) for k in (10, 50))
             for rule in ("add", "norm_add"):
                 yield from (cascades.rerank(20, rule, weight) for weight in (0.1, 0.5, 0.9))
+        if whole and bench.distractors:
             yield cascades.rerank(20, enlarged=True)
 
     def embedded(cascades: Cascades) -> Iterator[Evaluation]:
         yield cascades.embed()
-        if whole:
+        if whole and bench.distractors:
             yield cascades.embed(enlarged=True)
 
     if "be" in models:
@@ -142,7 +165,9 @@ def result_of(bench: Bench, runs: Sequence[str], variant: str, seed: int) -> dic
         "experiment": "paper1",
         "variant": variant,
         "features": bench.features,
-        **provenance(seed, [f"flickr8k-{bench.split}", "coco-distractors", "coco-val"]),
+        **provenance(
+            seed, [f"flickr8k-{bench.split}", *(["coco-distractors", "coco-val"] if bench.distractors else [])]
+        ),
         "training": {run: cost for run, (_, cost) in trained.items()},
         "rows": rows,
     }
@@ -150,8 +175,12 @@ def result_of(bench: Bench, runs: Sequence[str], variant: str, seed: int) -> dic
 
 def main() -> None:
     parser = options(__doc__, "paper1", ",".join(RUNS), RUNS, PARTS)
-    parser.add_argument("--features", default="lower", choices=FEATURES, help="what the models see of an image")
+    parser.add_argument(
+        "--features", default="lower", choices=(*FEATURES, REGIONS), help="what the models see of an image"
+    )
     arguments = parser.parse_args()
+    if arguments.features == REGIONS and arguments.part not in (None, "check", "tables"):
+        parser.error(f"--part {arguments.part} cannot be run with regions")
     bench = Bench(arguments)
     runs = ("be", "ce") if arguments.part == "check" else arguments.runs.split(",")
     for seed in map(int, arguments.seeds.split(",")):

@@ -5,7 +5,7 @@ python -m replication.results_page
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 from benchmarks.markdown import MISSING, fill, sources, table
@@ -23,6 +23,7 @@ TEMPLATE = Path(__file__).with_name("results.md")
 TASKS = {"none": "none", "cmr": "CMR", "vmlm": "CMR, VMLM", "smrm": "CMR, SMRM", "mlm-mrm": "CMR, MLM, MRM",
          "vmlm-smrm": "CMR, VMLM, SMRM"}  # fmt: skip
 number, signed = "{:z.1f}".format, "{:+z.1f}".format  # z: never a negative zero
+REGIONS = "paper1-regions"
 RERANKERS, SYSTEMS = ("SEP+COOP", "JOINT+COOP"), ("CE", "BE", "SEP+COOP", "JOINT+COOP", "JOINT+CE", "JOINT+BE")
 
 
@@ -37,7 +38,7 @@ def page(results: Path = RESULTS, bundle: Path = ROOT / "bundles" / "default") -
     values |= {f"{name} claims": _claims(found) for name, found in verdicts.items()}
     values |= {f"{name} sources": _sources(results, name) for name in papers}
     values |= _paper1(systems["paper1"], papers["paper1"]["reported"]) | _pretraining(results)
-    values |= _paper2(systems["paper2"], papers["paper2"]["reported"]) | _hrem(results)
+    values |= _regions(systems["paper1"], results) | _paper2(systems["paper2"], papers["paper2"]["reported"])
     values |= _paper3(systems["paper3"], results / "paper3") | _paper4(results / "paper4")
     values |= _bundle(results, bundle) | _fast(results) | _cascade(results)
     relevance = [f"relevance{part}.json" for part in ("", "-fresh", "-fresh-before", "-fresh-previous")]
@@ -71,7 +72,7 @@ def _of_metric(claim: Mapping[str, Any]) -> str:
 
 
 def _sources(results: Path, paper: str) -> str:
-    folders = sorted(results.glob(f"{paper}*"))
+    folders = (folder for folder in sorted(results.glob(f"{paper}*")) if folder.name != REGIONS)
     return "\n\n".join(sources(read_results(folder), folder.name) for folder in folders)
 
 
@@ -111,45 +112,65 @@ def _paper2(systems: Systems, reported: Mapping[str, Sequence[float]]) -> dict[s
         for name in parts
         if name in systems.rows and name not in ("base", "fusion")
     ]
+    gru = [name for name in PARTS["bigru"] if name in systems.rows]
+    pairs = ("no-neighbours", "base"), ("base-neighbours", "base"), ("fusion", "base-neighbours")
     return {
+        **{f"paper2 {one} over {other}": with_interval(systems.gain(one, other)) for one, other in pairs},
+        "paper2 bigru": _recalls(systems, gru, reported),
         "paper2 systems": _recalls(systems, [name for name in PARTS["table1"] if name in systems.rows], reported),
         "paper2 parts": table(["run", "rSum", "fusion's gain over it"], rows) if rows else "Not measured so far.",
     }
 
 
 def _pretraining(results: Path) -> dict[str, Any]:
-    """Return the recalls of further attempts at paper 1's CE: pre-training, the bundled matcher alone, and regions."""
+    """Return the recalls of further attempts at paper 1's CE: with pre-training, and the bundled matcher alone."""
     found = read_result(results / "pretraining-val.json")
     shown = sources([found], "pretraining-val.json")
-    alone, regions = (read_result(results / f"{name}.json") for name in ("matcher-alone", "regions-val"))
+    alone = read_result(results / "matcher-alone.json")
     embed, both = read_result(results / "default" / "flickr8k-test.json")["rows"]
     ranked = {"embeddings": embed, "matcher": alone["rows"][0], "weighted sum of both": both}
     return {
         **{"pretraining rows": found["pretraining"], "tuned rows": found["tuned"], "pretraining sources": shown},
         "alone rows": [{"by": by, **row} for by, row in ranked.items()],
         "alone sources": sources([alone], "matcher-alone.json"),
-        "regions rows": regions["rows"],
-        "regions sources": sources([regions], "regions-val.json"),
     }
 
 
-def _hrem(results: Path) -> dict[str, Any]:
-    """Return the recalls of paper 2's runs on val, before the runs ended."""
-    found = read_result(results / "hrem-val.json")
+def _regions(systems: Systems, results: Path) -> dict[str, Any]:
+    """Return the recalls of paper 1's systems on regions, gains over BE, and the means over seeds on val by step."""
+    names = ("BE", "CE", "SEP+COOP k=10", "SEP+COOP", "SEP+COOP k=50", "JOINT+BE", "JOINT+COOP", "JOINT+CE")
     rows = [
-        {"run": row["run"], "mean": fmean(row["rSum"]), "deviation": stdev(row["rSum"]),
-         "seeds": ", ".join(map(number, row["rSum"]))}
+        [name, *(with_deviation(systems.estimate(f"{name} regions", metric)) for metric in (*RECALLS, "rSum"))]
+        for name in names
+    ]
+    found = read_result(results / "regions-val.json")
+    on_val = [
+        row | {"t2i": fmean(row["t2i"]["R@1"]), "i2t": fmean(row["i2t"]["R@1"]), "rSum": fmean(row["rSum"])}
         for row in found["rows"]
-    ]  # fmt: skip
-    return {"hrem": found, "hrem rows": rows, "hrem sources": sources([found], "hrem-val.json")}
+    ]
+    gains = {
+        f"regions {name} {metric}": with_interval(systems.gain(f"{name} regions", "BE regions", metric))
+        for name in ("CE", "SEP+COOP", "JOINT+COOP")
+        for metric in ("t2i R@1", "rSum")
+    }
+    return {
+        **gains,
+        "regions systems": table(["system", *RECALLS, "rSum"], rows),
+        "regions rows": [row for row in on_val if row["step"]],
+        "regions again": next(row for row in on_val if not row["step"]),
+        "regions sources": sources(read_results(results / REGIONS), REGIONS),
+        "regions val sources": sources([found], "regions-val.json"),
+    }
 
 
 def _paper3(systems: Systems, folder: Path) -> dict[str, str]:
-    names = ("F", "B", "I32", "B-F", "I-F", "I-B", "I-B-F")
+    names = ("F", "B", "I32", "I64", "B-F", "I-F", "I-B", "I-B-F")
+    again = {f"{name} again": with_deviation(systems.estimate(f"{name} again")) for name in ("I32", "I-B kl")}
     runs = _grid(systems, names, {"": "paper", "kl": "kl", "contrastive": "contrastive"}, "run")
     tried = [[one["run"].partition("@"), one["result"]["rSum"]] for one in read_results(folder / "val")]
     rows = [[name, *asked.split("x"), number(found)] for (name, _, asked), found in tried]
-    return {"paper3 runs": runs, "paper3 temperatures": table(["run", "teacher", "student", "rSum on val"], rows)}
+    temperatures = table(["run", "teacher", "student", "rSum on val"], rows)
+    return {"paper3 runs": runs, "paper3 temperatures": temperatures, **again}
 
 
 def _paper4(folder: Path) -> dict[str, Any]:

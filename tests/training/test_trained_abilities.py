@@ -106,7 +106,10 @@ def test_abilities_add_up_over_runs_and_embeddings_choose_candidates_unless_they
         data={"batch_size": 12},
         optimizer={"rates": rates},
     )
-    second = train(parse_recipe({**data, "model": {"start": str(first)}}, "it"), tmp_path / "second")
+    notes: list[str] = []
+    made = parse_recipe({**data, "model": {"start": str(first)}}, "it")
+    second = train(made, tmp_path / "second", notify=notes.append)
+    assert ["no loss trains the embeddings" in note for note in notes if "data.val" not in note] == [True][: not rates]
     assert checkpoint.load(second.folder)[0].abilities == {"embed", "match"}
     assert second.evaluation is not None
     assert second.evaluation.stages == ("embed", f"match@{ranked}")

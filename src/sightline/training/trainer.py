@@ -27,7 +27,6 @@ from sightline.training.mixture import StepBatch, TrainingBatches
 from sightline.training.modes import ATTENTION, image_tower_is_frozen, training_mode
 from sightline.training.neighbours import Neighbours
 from sightline.training.optimizer import clip_gradients, make_optimizer
-from sightline.training.overlap import overlap_notes
 from sightline.training.provenance import describe, machine
 from sightline.training.recipe import Recipe
 from sightline.training.region_images import RegionImages
@@ -93,7 +92,7 @@ def train(
     timer = SaveTimer(recipe.checkpoint.every if save_every is None else save_every)
     run = _Run(recipe, Path(out), world, distributed.device(), resume, on_prepare if world.leads else None)
     if world.leads:
-        for note in overlap_notes(run.corpus.records, run.validation.sets):
+        for note in run.validation.notes(run.corpus.records):
             (notify or _log.warning)(note)
     return run.to_the_end(report if world.leads else None, timer, stop_after, stop or (lambda: False))
 

@@ -1,7 +1,7 @@
 """Validation of a run: results, and the score that selects the best checkpoint."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from sightline.models.retriever import Retriever, TowerFeatures
 from sightline.models.torch_model import TorchModel, to_arrays
 from sightline.training.corpus import PrepareReport, room
 from sightline.training.modes import image_tower_is_frozen
+from sightline.training.overlap import overlap_notes
 from sightline.training.recipe import Recipe
 from sightline.training.setup import check_validation_records, trained_by, validation_records
 
@@ -132,6 +133,14 @@ class Validation:
             else:
                 check_validation_records(recipe, records, model.preprocess)
 
+    def notes(self, training: Iterable[Record]) -> list[str]:
+        """Return warnings about the run: validation images among the training images, and embeddings that get worse."""
+        forgets = (
+            "losses: no loss trains the embeddings, but their encoders are trained, so the embeddings get worse. "
+            "Add a loss for them, such as contrastive, freeze the encoders, or use the model only for reranking."
+        )
+        return [*overlap_notes(training, self.sets), *([forgets] if self._forgets_embeddings() else [])]
+
     def evaluate(self) -> Validated | None:
         """Evaluate on every set, in each language of the run; None without validation data."""
         return self._evaluate_sets(self._model, self._stages, self.sets)
@@ -162,10 +171,10 @@ class Validation:
         return max(map(_size, self.sets.values()), default=0)
 
     def _forgets_embeddings(self) -> bool:
-        """Return whether encoders change while no loss trains the embeddings, so that these get worse step by step."""
+        """Return whether the model has embeddings that get worse: no loss trains them, but their encoders change."""
         encoders = (part for name, part in self._model.parts().items() if name != "matcher")
-        trainable = any(parameter.requires_grad for part in encoders for parameter in part.parameters())
-        return trainable and "embed" not in trained_by(self._recipe)
+        changes = any(parameter.requires_grad for part in encoders for parameter in part.parameters())
+        return changes and "embed" in self._model.abilities and "embed" not in trained_by(self._recipe)
 
     def _evaluate_sets(
         self, model: Retriever, stages: Mapping[str, Any], sets: Mapping[str, list[Record]]

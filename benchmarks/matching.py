@@ -76,7 +76,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int)
     arguments = parser.parse_args()
     bundle, records = samples.bundle(arguments.model), samples.records(arguments.photos)
-    captions = sorted(samples.captions(records), key=len)
+    known = samples.captions(records)
+    whole = ~bundle.tokenizer(known).truncated  # both are to read all words
+    captions = sorted((caption for caption, fits in zip(known, whole, strict=True) if fits), key=len)
     caption, photos = captions[len(captions) // 2], samples.encode(bundle, records)
     rounds, fragments = arguments.rounds or (8 if arguments.quick else 40), photos.mask.shape[1]
     with tempfile.TemporaryDirectory(prefix="sightline-matching-") as name:

@@ -77,7 +77,7 @@ def main() -> None:
     arguments = parser.parse_args()
     bundle, records = samples.bundle(arguments.model), samples.records(arguments.photos)
     known = samples.captions(records)
-    whole = ~bundle.tokenizer(known).truncated  # both are to read all words
+    whole = ~bundle.tokenizer(known).truncated  # captions that neither model truncates
     captions = sorted((caption for caption, fits in zip(known, whole, strict=True) if fits), key=len)
     caption, photos = captions[len(captions) // 2], samples.encode(bundle, records)
     rounds, fragments = arguments.rounds or (8 if arguments.quick else 40), photos.mask.shape[1]

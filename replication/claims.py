@@ -5,7 +5,7 @@ claims.toml holds the claims and the paper's own numbers. A claim compares syste
 - `better` above `worse`, each a name or a list: the claim must hold for every pair, so "best" means better than each of
   the others;
 - `pairs = [["A", "B"], …]`: A above B, and so on; a claim with several comparisons counts once;
-- `metric` may be a list: the claim must hold in each metric;
+- `metric` may be a list: the claim must hold in each metric; `reported`, the gain in the paper, is then a list too;
 - with `on_par`, `better` and `worse` may differ by no more than that value in either direction;
 - `better = ["BE half / BE"]` with `at_least = 85` compares a percentage with a constant.
 
@@ -58,9 +58,11 @@ def judge(paper: Mapping[str, Any], systems: Systems) -> list[Verdict]:
 
 def _judged(claim: Mapping[str, Any], paper: Mapping[str, Any], systems: Systems, known: Mapping[str, Verdict]) -> Any:
     pairs = claim.get("pairs") or product(_listed(claim["better"]), _listed(claim.get("worse", claim.get("at_least"))))
+    metrics = _listed(claim.get("metric", "rSum"))
+    told = dict(zip(metrics, _listed(claim["reported"]), strict=True)) if "reported" in claim else {}
     gains = [
-        (_gain(systems, better, worse, metric), _reported(paper, better, worse, metric))
-        for (better, worse), metric in product(pairs, _listed(claim.get("metric", "rSum")))
+        (_gain(systems, better, worse, metric), told.get(metric, _reported(paper, better, worse, metric)))
+        for (better, worse), metric in product(pairs, metrics)
     ]
     on_par, measured = claim.get("on_par", 0.0), [pair for pair in gains if pair[0].by_seed]
     found = {decide(gain, on_par) for gain, _ in measured}
@@ -73,7 +75,7 @@ def _judged(claim: Mapping[str, Any], paper: Mapping[str, Any], systems: Systems
         reason = f'the verdict on "{premise.claim["text"]}" is *{premise.verdict}*'
     if reason:
         verdict = NOT_TESTABLE
-    return Verdict(claim, verdict, reason, worst, claim.get("reported", reported))
+    return Verdict(claim, verdict, reason, worst, reported)
 
 
 def decide(gain: Estimate, on_par: float = 0.0) -> str:

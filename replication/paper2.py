@@ -51,6 +51,7 @@ def _relation(of: str = "losses.relation", **settings: float | str) -> Run:
     return Run("hrem-fusion", tuple(f"{of}.{key}={json.dumps(value)}" for key, value in settings.items()))
 
 
+_NEIGHBOURS = "data.neighbours={ begin = 0.235, clusters = 64, per_cluster = 16 }"
 _BIGRU = (
     "model.text={ config = { model_type = 'bigru', vocab_size = 8000, word_dim = 300, hidden_size = 1024 } }",
     "optimizer.rates={ image = 0.0 }",
@@ -59,7 +60,7 @@ RUNS: dict[str, Run] = {
     "plain": Run("hrem-base", ("model.relations.image=false", "model.relations.text=false")),
     "base": Run("hrem-base"),
     "base-again": Run("hrem-base", more_seed=100),
-    "base-neighbours": Run("hrem-base", ("data.neighbours={ begin = 0.235, clusters = 64, per_cluster = 16 }",)),
+    "base-neighbours": Run("hrem-base", (_NEIGHBOURS,)),
     "fusion": Run("hrem-fusion"),
     "standalone": Run("hrem-standalone"),
     "no-fragments": _relation("model.relations", image=False, text=False),
@@ -76,6 +77,7 @@ RUNS: dict[str, Run] = {
     **{f"k-{value}": _relation(matches=value) for value in (1, 5, 15, 20)},
     **{f"tau-{value}": _relation(connected=value) for value in (0.1, 0.25, 0.75)},
     "bigru-base": Run("hrem-base", _BIGRU),
+    "bigru-base-neighbours": Run("hrem-base", (*_BIGRU, _NEIGHBOURS)),
     "bigru": Run("hrem-bigru"),
 }
 ENSEMBLES = {"full": ("fusion", "standalone"), "base-twice": ("base", "base-again")}
@@ -85,7 +87,7 @@ PARTS = {
     "table3a": ("base", "fusion", "no-fragments", "no-visual", "no-textual", "intra", "inter"),
     "table3b": ("fusion", "no-connection", "no-relevance", "no-consistency", "no-regularisation", "no-neighbours"),
     "figure6": ("fusion", *(name for name in RUNS if name.startswith(("lambda-", "k-", "tau-")))),
-    "bigru": ("bigru-base", "bigru"),
+    "bigru": ("bigru-base", "bigru-base-neighbours", "bigru"),
 }
 
 

@@ -48,7 +48,14 @@ class Systems:
 
 
 def value(row: Row, metric: str) -> Any:
-    """Return a number from a row, or its interval from `ci95`."""
+    """Return a number from a row, or its interval from `ci95`.
+
+    metric: such as rSum, `t2i R@1`, or `R@1+R@5` for the sum of these recalls in both directions. The interval of a sum
+    is the sum of the intervals, which is wider than needed.
+    """
+    if "+" in metric:
+        found = [row[way][recall] for way in WAYS.values() for recall in metric.split("+")]
+        return sum(found) if isinstance(found[0], float) else tuple(map(sum, zip(*found, strict=True)))
     way, _, recall = metric.partition(" ")
     return row[WAYS[way]][recall] if recall else row[metric]
 

@@ -27,9 +27,8 @@ EXAMPLES = int(os.environ.get("SIGHTLINE_EXAMPLES", "40"))  # others each time, 
 hypothesis.settings.register_profile("sightline", deadline=None, max_examples=EXAMPLES)  # a busy machine is no failure
 hypothesis.settings.load_profile("sightline")
 
-os.environ.setdefault(
-    "OMP_NUM_THREADS", "1"
-)  # before torch is imported: a fork of a process with more would wait forever
+# Before torch is imported: with more threads, forked processes hang.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 MEMORY = Path("/dev/shm")
 """A folder in memory, where flushing a file to disk takes no time: hundreds of tests do little else."""

@@ -62,6 +62,17 @@ def test_a_claim_of_several_pairs_or_metrics_counts_once_and_needs_them_all() ->
     both = {"claims": [{"text": "", "better": "A", "worse": "B", "metric": ["t2i R@1", "i2t R@1"]}]}
     systems = Systems({"A": {0: row([50.0] * 6)}, "B": {0: row([40.0] * 3 + [60.0] * 3)}})
     assert judge(both, systems)[0].verdict == NOT_HELD
+    both["claims"][0]["reported"] = [1.0, 2.0]
+    assert judge(both, systems)[0].reported == 2.0, "the paper's gain in the metric that is shown"
+
+
+def test_a_sum_of_recalls_leaves_out_the_others() -> None:
+    systems = Systems({"A": {0: row([5.0, 6, 7, 8, 9, 10], 0.5)}, "B": {0: row([1.0, 1, 90, 1, 1, 90])}})
+    assert systems.estimate("A", "R@1+R@5").by_seed == {0: 5 + 6 + 8 + 9}
+    assert systems.estimate("A", "R@1+R@5").intervals == {0: (26, 30)}
+    claim = {"text": "", "better": "A", "worse": "B", "metric": "R@1+R@5"}
+    assert judge({"claims": [claim]}, systems)[0].verdict == HELD
+    assert judge({"claims": [claim | {"metric": "rSum"}]}, systems)[0].verdict == NOT_HELD
 
 
 def test_a_claim_is_not_testable_without_its_premise() -> None:

@@ -109,7 +109,7 @@ def test_abilities_add_up_over_runs_and_embeddings_choose_candidates_unless_they
     notes: list[str] = []
     made = parse_recipe({**data, "model": {"start": str(first)}}, "it")
     second = train(made, tmp_path / "second", notify=notes.append)
-    assert ["no loss trains the embeddings" in note for note in notes if "data.val" not in note] == [True][: not rates]
+    assert any("no loss trains the embeddings" in note for note in notes) == (not rates)
     assert checkpoint.load(second.folder)[0].abilities == {"embed", "match"}
     assert second.evaluation is not None
     assert second.evaluation.stages == ("embed", f"match@{ranked}")

@@ -136,7 +136,7 @@ class Validation:
     def notes(self, training: Iterable[Record]) -> list[str]:
         """Return warnings about the run: validation images among the training images, and embeddings that get worse."""
         forgets = (
-            "losses: no loss trains the embeddings, but their encoders are trained, so the embeddings get worse. "
+            "losses: no loss trains the embeddings, but their encoders are trained, so the embeddings may get worse. "
             "Add a loss for them, such as contrastive, freeze the encoders, or use the model only for reranking."
         )
         return [*overlap_notes(training, self.sets), *([forgets] if self._forgets_embeddings() else [])]

@@ -8,9 +8,9 @@
 
 The joint pre-training (recipes/pretrain.toml) runs first, once. --features chooses the image features that all models
 read: a lower layer of CLIP (the default), its last layer, DINOv2, or the regions of a detector (flickr8k.regions in
-SIGHTLINE_DATA; without pre-training, and CE starts from BE; only `check` and `tables`). For features other than the
-default, give a different --out, such as benchmarks/results/paper1-clip. Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and
-preferably a GPU. The same command continues an interrupted run.
+SIGHTLINE_DATA; without pre-training, and CE starts from BE; only `check` and `tables`). Results for features other than
+the default have folders of their own, such as benchmarks/results/paper1-clip. Needs SIGHTLINE_DATA,
+SIGHTLINE_PRETRAINED and preferably a GPU. The same command continues an interrupted run.
 """
 
 import os
@@ -19,9 +19,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.provenance import provenance, write_result
+from benchmarks.provenance import RESULTS, provenance, write_result
 from replication.cascades import Cascades
-from replication.training_runs import options, train_once
+from replication.training_runs import options, parsed, train_once
 from sightline.datasets import read_all
 from sightline.datasets.regions import RegionStore
 from sightline.evaluation import Evaluation
@@ -69,6 +69,8 @@ class Bench:
         self.regions = RegionStore.open(data / "flickr8k.regions") if self.features == REGIONS else None
         if self.regions is not None:
             self.records = [record for record in read_all([self.regions.folder]) if record.split == self.split]
+            if not self.records:
+                raise SystemExit(f"{self.regions.folder}: no image belongs to the split {self.split}")
             self.distractors = []
         else:
             self.records = read_all([f"{data}/flickr8k-{self.split}.tar"])
@@ -82,7 +84,8 @@ class Bench:
 
     def trained(self, run: str, variant: str, seed: int) -> tuple[TorchModel, dict[str, Any]]:
         """Train a variant of a recipe, or open the result of an earlier call; also returns its cost."""
-        own = [change for change in self.changes if not change.startswith("model.")]
+        starts = self.regions is None or run == "ce"  # from a model that had the changes to models
+        own = [change for change in self.changes if not (starts and change.startswith("model."))]
         out, recipe = self.folder(run, variant, seed), run if self.regions is None else f"regions-{run}"
         changes = [*VARIANTS[variant], f"seed={seed}", self._start(run, variant, seed), *self.brief, *own]
         cost = train_once(recipe, changes, out)
@@ -178,9 +181,11 @@ def main() -> None:
     parser.add_argument(
         "--features", default="lower", choices=(*FEATURES, REGIONS), help="what the models see of an image"
     )
-    arguments = parser.parse_args()
+    arguments = parsed(parser)
     if arguments.features == REGIONS and arguments.part not in (None, "check", "tables"):
         parser.error(f"--part {arguments.part} cannot be run with regions")
+    if arguments.features != "lower" and arguments.out == RESULTS / "paper1":
+        arguments.out = RESULTS / f"paper1-{arguments.features}"
     bench = Bench(arguments)
     runs = ("be", "ce") if arguments.part == "check" else arguments.runs.split(",")
     for seed in map(int, arguments.seeds.split(",")):

@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.provenance import provenance
 from replication.hard_queries import average_similarities, special_recalls
 from replication.ranks import encode_test_set, gain, ranked
-from replication.training_runs import NOTE, Measured, measure_once, options, train_once, write_results
+from replication.training_runs import NOTE, Measured, measure_once, options, parsed, train_once, write_results
 from sightline.datasets import read_all
 from sightline.evaluation import Evaluation
 from sightline.evaluation.encodings import Needs
@@ -174,7 +174,7 @@ def result_of(bench: Bench, name: str, seed: int) -> dict[str, Any]:
 def main() -> None:
     parser = options(__doc__, "paper2", "base,fusion", (*RUNS, *ENSEMBLES), PARTS)
     parser.add_argument("--split", default="test", choices=("test", "val"), help="what to measure on")
-    arguments = parser.parse_args()
+    arguments = parsed(parser)
     bench = Bench(arguments.split, [*(BRIEF if arguments.brief else ()), *arguments.changes], arguments.work)
     write_results(arguments, PARTS, arguments.split, partial(result_of, bench))
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks.provenance import provenance
 from replication.ranks import gain, ranked
-from replication.training_runs import Measured, measure_once, options, train_once, write_results
+from replication.training_runs import Measured, measure_once, options, parsed, train_once, write_results
 from sightline.datasets import read_all
 from sightline.evaluation import Evaluation, evaluate
 from sightline.evaluation.test_set import Questions
@@ -224,7 +224,7 @@ def main() -> None:
     parser.add_argument("--cross", default="runs/paper1/ce-lower-full-{seed}/best", help="the checkpoint of C")
     parser.add_argument("--variant", default="paper", choices=VARIANTS)
     parser.add_argument("--split", default="test", choices=("test", "val"), help="what to measure on")
-    arguments = parser.parse_args()
+    arguments = parsed(parser)
     brief = ["schedule.epochs=0", "schedule.steps=2", "data.batch_size=4", "data.val=[]", "validation.late=0"]
     changes = [*(brief if arguments.brief else ()), *arguments.changes]
     bench = Bench(arguments.variant, arguments.split, changes, arguments.work, arguments.cross)

@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.provenance import provenance
 from replication.ranks import gain, ranked
 from replication.systems import name_of
-from replication.training_runs import Measured, measure_once, options, train_once, write_results
+from replication.training_runs import Measured, measure_once, options, parsed, train_once, write_results
 from sightline.bundle.model import Model
 from sightline.datasets import read_all
 from sightline.evaluation import Evaluation, evaluate, evaluate_languages
@@ -165,7 +165,7 @@ def main() -> None:
     parser = options(__doc__, "paper4", "none,cmr", (*RUNS, "languages"), PARTS)
     parser.add_argument("--start", default="minilm", choices=STARTS, help="what both transformers begin with")
     parser.add_argument("--matcher", default="", help="a model that reranks, such as default; {seed} is replaced")
-    arguments = parser.parse_args()
+    arguments = parsed(parser)
     bench = Bench(arguments.start, arguments.changes, arguments.brief, arguments.work)
     write_results(arguments, PARTS, arguments.start, partial(result_of, bench, Galleries(), matcher=arguments.matcher))
 

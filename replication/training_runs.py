@@ -89,8 +89,22 @@ def options(
     parser.add_argument("--processes", type=int, default=1, help="runs at a time, all on one GPU")
     parser.add_argument("--brief", action="store_true", help="a few small steps, to see that it runs")
     parser.add_argument("--work", type=Path, default=Path("runs", paper), help="where checkpoints are kept")
-    parser.add_argument("--out", type=Path, default=RESULTS / paper)
+    parser.add_argument("--out", type=Path, default=RESULTS / paper, help="with --brief, the default is in runs/brief")
+    parser.set_defaults(every=tuple(every))
     return parser
+
+
+def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Parse the command line and check the runs; with --brief, nothing is kept where complete runs are, by default."""
+    arguments = parser.parse_args()
+    unknown = [run for run in arguments.runs.split(",") if run not in arguments.every]
+    if unknown:
+        parser.error(f"--runs: {unknown[0]} is not among {', '.join(arguments.every)}")
+    if arguments.brief:
+        for name in ("work", "out"):
+            if getattr(arguments, name) == parser.get_default(name):
+                setattr(arguments, name, Path("runs", "brief", name, getattr(arguments, name).name))
+    return arguments
 
 
 def write_results(

@@ -12,6 +12,7 @@ import torch
 from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
 
 import tiny
+from replication import training_runs
 from sightline.datasets.regions import write_regions
 from tar_files import Contents, write_tar
 from training import region_cards, shapes
@@ -147,3 +148,16 @@ def test_paper_1_on_regions_starts_ce_from_be_and_has_no_larger_gallery(
     assert content["data"] == ["flickr8k-test"]
     with pytest.raises(SystemExit):
         call("paper1", ["--part", "table6", "--features", "regions"], tmp_path, monkeypatch)
+
+
+def test_a_brief_call_keeps_nothing_among_complete_runs_and_an_unknown_run_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = training_runs.options(None, "paper2", "base", ("base", "fusion"), {})
+    monkeypatch.setattr(sys, "argv", ["paper2", "--brief"])
+    brief = training_runs.parsed(parser)
+    assert (brief.work, brief.out) == (Path("runs/brief/work/paper2"), Path("runs/brief/out/paper2"))
+    monkeypatch.setattr(sys, "argv", ["paper2", "--runs", "base,fussion"])
+    with pytest.raises(SystemExit):
+        training_runs.parsed(parser)
+    assert "--runs: fussion is not among base, fusion" in capsys.readouterr().err

@@ -16,7 +16,7 @@ from sightline.models import checkpoint
 from sightline.training.recipe import parse_recipe, read_recipe
 from sightline.training.trainer import Trained, train
 from tiny import copy_graphs
-from training import shapes
+from training import region_cards, shapes
 
 SMALL: dict[str, Any] = {"hidden": 16, "layers": 1, "data": {"batch_size": 12}}
 LATE = {"late": {"loss": "triplet", "on": "fragments"}}
@@ -113,6 +113,34 @@ def test_abilities_add_up_over_runs_and_embeddings_choose_candidates_unless_they
     assert checkpoint.load(second.folder)[0].abilities == {"embed", "match"}
     assert second.evaluation is not None
     assert second.evaluation.stages == ("embed", f"match@{ranked}")
+
+
+def test_a_single_stream_forgets_embeddings_even_with_a_frozen_transformer(tmp_path: Path) -> None:
+    data = region_cards.store(tmp_path / "cards.regions", 0)
+    val = region_cards.store(tmp_path / "val.regions", 1, split="val")
+    first = train(parse_recipe(region_cards.recipe(data, val), "it"), tmp_path / "first", stop_after=1).folder
+    notes: list[str] = []
+    recipe = region_cards.recipe(data, val, losses={"match": {"loss": "matching"}})
+    recipe |= {"model": {"start": str(first)}, "optimizer": {"rates": {"transformer": 0.0}}}
+    second = train(parse_recipe(recipe, "it"), tmp_path / "second", stop_after=1, notify=notes.append)
+    assert second.steps == 1
+    assert [note.rsplit(". ")[-1] for note in notes] == ["Add a loss for them, such as contrastive."]
+
+
+def test_a_run_that_trains_fragments_alone_is_validated_by_them(few: Path, tmp_path: Path) -> None:
+    found = trained(few, tmp_path / "run", losses=LATE)
+    assert found.evaluation is not None
+    assert found.evaluation.stages == ("embed", "late@48")
+
+
+def test_a_long_validation_is_pointed_out(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sightline.training.validation._MANY_PAIRS", 100)
+    notes: list[str] = []
+    for losses in ({"match": {"loss": "matching"}}, {"embed": {"loss": "contrastive"}}):
+        recipe = shapes.recipe(few, few, schedule={"steps": 1}, losses=losses, **SMALL)
+        train(parse_recipe(recipe, "it"), tmp_path / next(iter(losses)), notify=notes.append)
+    (note,) = [note for note in notes if "pairs are matched each time" in note]
+    assert "1,152 pairs" in note
 
 
 def test_a_run_that_trains_a_matcher_alone_is_validated_by_it(few: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from sightline.datasets import Record, read_all
+from sightline.datasets.regions import write_regions
 from sightline.errors import RecipeError
 from sightline.evaluation import evaluate
 from sightline.media import ImageBytes, ImageFile, ImageSlice
@@ -191,6 +192,14 @@ def test_a_frozen_image_tower_sees_the_validation_images_once(
     assert trained.evaluation is not None
     again = evaluate(TorchModel.open(trained.folder, "cpu"), read_all([str(few)]))
     assert again.r_sum == pytest.approx(trained.evaluation.r_sum)
+
+
+def test_data_of_several_splits_without_val_is_refused(tmp_path: Path) -> None:
+    found = [*region_cards.found(0), *region_cards.found(1, split="test")]
+    write_regions(iter(found), tmp_path / "cards.regions")
+    recipe = parse_recipe(region_cards.recipe(tmp_path / "cards.regions", tmp_path / "cards.regions"), "it")
+    with pytest.raises(RecipeError, match=r"cards\.regions has no val split, only test, train"):
+        train(recipe, tmp_path / "run")
 
 
 def test_the_progress_of_a_validation_is_told(few: Path, tmp_path: Path) -> None:

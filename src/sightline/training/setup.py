@@ -144,12 +144,17 @@ def _train_split(paths: Sequence[str]) -> list[Record]:
 
 
 def _val_split(paths: Sequence[str]) -> list[Record]:
-    """Read data sets to validate on; of one with a val split, only that."""
-    return [
-        record
-        for records in read_each(paths, on_problem=refuse)
-        for record in [one for one in records if one.split == "val"] or records
-    ]
+    """Read data sets to validate on; of one with a val split, only that; one with several others is refused."""
+    found: list[Record] = []
+    for path, records in zip(paths, read_each(paths, on_problem=refuse), strict=True):
+        chosen = [one for one in records if one.split == "val"] or records
+        if len(splits := {str(one.split) for one in chosen}) > 1:
+            raise RecipeError(
+                f"data.val: {path} has no val split, only {', '.join(sorted(splits))}",
+                "Name the split to validate on val, or use other data.",
+            )
+        found += chosen
+    return found
 
 
 def make_model(

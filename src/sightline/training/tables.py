@@ -112,8 +112,8 @@ class ValidationRecipe:
     late: how many of the top candidates to rescore by late interaction; 0 for none. To measure late interaction alone,
     use at least the number of images and captions.
     rerank: how many of the top candidates to rescore with the matcher; 0 for none. If `late` and `rerank` are both 0,
-    the embeddings are measured. A run that trains only a matcher reranks 20 candidates, or all candidates if the
-    embeddings are not trained.
+    the embeddings are measured. A run that does not train the embeddings is measured by what it trains: it rescores 20
+    candidates, or all of them if the embeddings do not exist or change during the run, which can take long.
     fusion, weight: how the matcher's score is combined with the cosine, as in `sightline eval`.
     patience: end the run after this many validations in a row without a better result; 0 never ends it early.
     """

@@ -18,6 +18,7 @@ from sightline.evaluation.evaluator import evaluation_plan
 from sightline.evaluation.names import labels_of
 from sightline.models.checkpoint import AnyRetriever
 from sightline.models.retriever import Retriever, TowerFeatures
+from sightline.models.single_stream import SingleStream
 from sightline.models.torch_model import TorchModel, to_arrays
 from sightline.training.corpus import PrepareReport, room
 from sightline.training.modes import image_tower_is_frozen
@@ -26,6 +27,7 @@ from sightline.training.recipe import Recipe
 from sightline.training.setup import check_validation_records, trained_by, validation_records
 
 MATCHED = 20
+_MANY_PAIRS = 500_000
 """The number of candidates to rerank when validating a run that trains only a matcher."""
 
 OneSet = Evaluation | Languages | NamesEvaluation
@@ -123,8 +125,9 @@ class Validation:
             "fusion": asked.fusion,
             "weight": asked.weight,
         }
-        if trained_by(recipe) == {"match"} and not asked.rerank:
-            self._stages["rerank"] = self._rescored(model)
+        self._trained = trained_by(recipe)
+        if self._trained and "embed" not in self._trained and not asked.rerank and not asked.late:
+            self._stages["rerank" if "match" in self._trained else "late"] = self._rescored(model)
         if self.sets:
             evaluation_plan(self._runnable(model), **self._stages)
         for name, records in self.sets.items():
@@ -135,11 +138,20 @@ class Validation:
 
     def notes(self, training: Iterable[Record]) -> list[str]:
         """Return warnings about the run: validation images among the training images, and embeddings that get worse."""
-        forgets = (
-            "losses: no loss trains the embeddings, but their encoders are trained, so the embeddings may get worse. "
-            "Add a loss for them, such as contrastive, freeze the encoders, or use the model only for reranking."
-        )
-        return [*overlap_notes(training, self.sets), *([forgets] if self._forgets_embeddings() else [])]
+        found = overlap_notes(training, self.sets)
+        if self._forgets_embeddings():
+            found.append(
+                "losses: no loss trains the embeddings, but layers that compute them are trained, "
+                "so the embeddings may get worse. Add a loss for them, such as contrastive"
+                + ("." if "transformer" in self._model.parts() else ", or freeze the encoders.")
+            )
+        pairs = sum(len(some) * _size(some) for some in self.sets.values())
+        if pairs > _MANY_PAIRS and self._stages["rerank"] >= max(map(_size, self.sets.values()), default=0):
+            found.append(
+                f"validation: {pairs:,} pairs are matched each time, which can take long. "
+                "Set a limit for the data in data.val, or validation.rerank."
+            )
+        return found
 
     def evaluate(self) -> Validated | None:
         """Evaluate on every set, in each language of the run; None without validation data."""
@@ -171,10 +183,14 @@ class Validation:
         return max(map(_size, self.sets.values()), default=0)
 
     def _forgets_embeddings(self) -> bool:
-        """Return whether the model has embeddings that get worse: no loss trains them, but their encoders change."""
-        encoders = (part for name, part in self._model.parts().items() if name != "matcher")
-        changes = any(parameter.requires_grad for part in encoders for parameter in part.parameters())
-        return changes and "embed" in self._model.abilities and "embed" not in trained_by(self._recipe)
+        """Return whether the model has embeddings that get worse: no loss trains them, but layers below them change."""
+        if "embed" not in self._model.abilities or "embed" in self._trained:
+            return False
+        heads = {"image_reader", "text_codes", "image_codes"}
+        heads |= {"image_states"} if isinstance(self._model, SingleStream) else set()
+        below = [one for name, part in self._model.parts().items() if name != "matcher" for one in part.parameters()]
+        below += [one for name, one in self._model.named_parameters() if name.partition(".")[0] in heads]
+        return any(parameter.requires_grad for parameter in below)
 
     def _evaluate_sets(
         self, model: Retriever, stages: Mapping[str, Any], sets: Mapping[str, list[Record]]

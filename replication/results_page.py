@@ -105,7 +105,7 @@ def _paper1(systems: Systems, reported: Mapping[str, Sequence[float]]) -> dict[s
     }
 
 
-def _paper2(systems: Systems, reported: Mapping[str, Sequence[float]]) -> dict[str, str]:
+def _paper2(systems: Systems, reported: Mapping[str, Sequence[float]]) -> dict[str, Any]:
     parts = dict.fromkeys(name for part in ("table3a", "table3b", "figure6") for name in PARTS[part])
     rows = [
         [name, with_deviation(systems.estimate(name)), with_interval(systems.gain("fusion", name))]
@@ -115,6 +115,11 @@ def _paper2(systems: Systems, reported: Mapping[str, Sequence[float]]) -> dict[s
     gru = [name for name in PARTS["bigru"] if name in systems.rows]
     pairs = ("no-neighbours", "base"), ("base-neighbours", "base"), ("fusion", "base-neighbours")
     return {
+        "paper2 hardest": {
+            f"{kind} {way}": systems.estimate(name, f"{way} R@1").mean
+            for kind, name in (("hardest", "base hardest beside fusion"), ("all", "base"))
+            for way in ("t2i", "i2t")
+        },
         **{f"paper2 {one} over {other}": with_interval(systems.gain(one, other)) for one, other in pairs},
         "paper2 bigru": _recalls(systems, gru, reported),
         "paper2 systems": _recalls(systems, [name for name in PARTS["table1"] if name in systems.rows], reported),
@@ -143,11 +148,19 @@ def _regions(systems: Systems, results: Path) -> dict[str, Any]:
         [name, *(with_deviation(systems.estimate(f"{name} regions", metric)) for metric in (*RECALLS, "rSum"))]
         for name in names
     ]
-    found = read_result(results / "regions-val.json")
+    found, pretrained = (read_result(results / f"{name}.json") for name in ("regions-val", "pretraining-val"))
     on_val = [
         row | {"t2i": fmean(row["t2i"]["R@1"]), "i2t": fmean(row["i2t"]["R@1"]), "rSum": fmean(row["rSum"])}
         for row in found["rows"]
     ]
+    behind = {"first": _behind(*(systems.estimate(name, "t2i R@1").mean for name in ("CE", "BE")))}
+    tuned = {name: max(row["t2i"]["R@1"] for row in pretrained["tuned"] if row["run"] == name) for name in ("CE", "BE")}
+    behind["second"] = _behind(tuned["CE"], tuned["BE"])
+    alone, embed = (
+        read_result(results / f"{name}.json")["rows"][0] for name in ("matcher-alone", "default/flickr8k-test")
+    )
+    behind["third"] = _behind(*(row["text_to_image"]["R@1"] for row in (alone, embed)))
+    behind["fourth"] = _behind(*(systems.estimate(f"{name} regions", "t2i R@1").mean for name in ("CE", "BE")))
     gains = {
         f"regions {name} {metric}": with_interval(systems.gain(f"{name} regions", "BE regions", metric))
         for name in ("CE", "SEP+COOP", "JOINT+COOP")
@@ -155,12 +168,18 @@ def _regions(systems: Systems, results: Path) -> dict[str, Any]:
     }
     return {
         **gains,
+        "behind": behind,
         "regions systems": table(["system", *RECALLS, "rSum"], rows),
         "regions rows": [row for row in on_val if row["step"]],
         "regions again": next(row for row in on_val if not row["step"]),
         "regions sources": sources(read_results(results / REGIONS), REGIONS),
         "regions val sources": sources([found], "regions-val.json"),
     }
+
+
+def _behind(value: float, other: float) -> float:
+    """Return by how many per cent a value is below another."""
+    return 100 * (1 - value / other)
 
 
 def _paper3(systems: Systems, folder: Path) -> dict[str, str]:

@@ -55,7 +55,7 @@ def value(row: Row, metric: str) -> Any:
     """
     if "+" in metric:
         found = [row[way][recall] for way in WAYS.values() for recall in metric.split("+")]
-        return sum(found) if isinstance(found[0], float) else tuple(map(sum, zip(*found, strict=True)))
+        return tuple(map(sum, zip(*found, strict=True))) if isinstance(found[0], list) else sum(found)
     way, _, recall = metric.partition(" ")
     return row[WAYS[way]][recall] if recall else row[metric]
 

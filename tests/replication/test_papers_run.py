@@ -132,7 +132,7 @@ def test_paper_1_measures_several_languages(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_paper_1_on_regions_starts_ce_from_be_and_has_no_larger_gallery(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = [*region_cards.found(0), *region_cards.found(1, split="test"), *region_cards.found(2, split="val")]
     monkeypatch.setenv("SIGHTLINE_DATA", str(tmp_path))
@@ -148,6 +148,7 @@ def test_paper_1_on_regions_starts_ce_from_be_and_has_no_larger_gallery(
     assert content["data"] == ["flickr8k-test"]
     with pytest.raises(SystemExit):
         call("paper1", ["--part", "table6", "--features", "regions"], tmp_path, monkeypatch)
+    assert "--part table6 cannot be run with regions" in capsys.readouterr().err
 
 
 def test_a_brief_call_keeps_nothing_among_complete_runs_and_an_unknown_run_is_refused(

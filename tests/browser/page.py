@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from sightline.demo import PICTURES
 
@@ -25,6 +25,21 @@ PIXELS = """canvas => {
     const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
     return [canvas.height, canvas.width, Array.from(pixels.filter((_, place) => place % 4 === 0))];
 }"""
+
+
+class Held:
+    """Keeps requests from the server until they are let go."""
+
+    def __init__(self, page: Page, pattern: str) -> None:
+        self.routes: list[Route] = []
+        self.holds = True
+        page.route(re.compile(pattern), lambda route: self.routes.append(route) if self.holds else route.continue_())
+
+    def let_go(self) -> None:
+        """Let go of these requests, and of any that are still to come."""
+        self.holds = False
+        for route in self.routes:
+            route.continue_()
 
 
 def settled(page: Page) -> Page:

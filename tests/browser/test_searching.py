@@ -10,24 +10,9 @@ from PIL import Image
 from playwright.sync_api import Page, Route, expect
 
 from browser.conftest import SHOWN, TEXTS, Opener
-from browser.page import first, named, names, put, search, settled, tiles
+from browser.page import Held, first, named, names, put, search, settled, tiles
 
 COUNT = sum(map(len, SHOWN.values()))
-
-
-class Held:
-    """Keeps requests from the server until they are let go."""
-
-    def __init__(self, page: Page, pattern: str) -> None:
-        self.routes: list[Route] = []
-        self.holds = True
-        page.route(re.compile(pattern), lambda route: self.routes.append(route) if self.holds else route.continue_())
-
-    def let_go(self) -> None:
-        """Let go of these requests, and of any that are still to come."""
-        self.holds = False
-        for route in self.routes:
-            route.continue_()
 
 
 def test_the_first_screen_shows_what_there_is_and_offers_searches(open_page: Opener) -> None:

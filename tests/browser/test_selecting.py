@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import APIResponse, Page, Route, expect
 
 from browser.conftest import LIMITS, Filler, Opener
-from browser.page import first, search, serious, settled, tiles
+from browser.page import Held, first, search, serious, settled, tiles
 from server.served import opening, served
 from sightline.server.app import create_app
 
@@ -106,6 +106,48 @@ def test_albums_and_favourites_are_made_shown_and_left(own: str, open_page: Open
     expect(page.get_by_role("heading", level=1)).to_have_text("1 picture")
     album.select_option("Favourites")
     expect(tiles(page)).to_have_count(1)
+
+
+def test_a_star_clicked_early_counts(own: str, open_page: Opener) -> None:
+    page = settled(open_page(at=own))
+    star = page.locator("#viewer-star")
+    late: list[tuple[Route, APIResponse]] = []
+    page.route(re.compile(r"/v1/items/\d+$"), lambda route: late.append((route, route.fetch())))
+    for is_favourite in ("true", "false"):
+        first(page).click()
+        star.click()  # before the page knows whether it is a favourite
+        page.wait_for_timeout(500)
+        route, answer = late.pop()
+        route.fulfill(response=answer)
+        expect(star).to_have_attribute("aria-pressed", is_favourite)
+        page.wait_for_load_state("networkidle")
+        expect(star).to_have_attribute("aria-pressed", is_favourite)
+        page.keyboard.press("Escape")
+    page.unroute_all()
+    page.get_by_role("button", name="Filters").click()
+    first(page).click()
+    changes = Held(page, r"/v1/albums/Favourites")
+    for _ in range(3):
+        star.click()  # before the answer to the last click
+    changes.let_go()
+    expect(page.locator("#album option")).to_have_text(["Any album", "Favourites (1)"])
+    expect(star).to_have_attribute("aria-pressed", "true")
+
+
+def test_a_favourite_that_is_not_saved_is_told(own: str, open_page: Opener, allowed: list[str]) -> None:
+    allowed.append("status of 507")
+    page = settled(open_page(at=own))
+    page.route("**/v1/albums/*", lambda route: route.fulfill(status=507, json={"detail": "the disk is full"}))
+    first(page).click()
+    star = page.locator("#viewer-star")
+    star.click()
+    expect(page.locator("#viewer-wrong")).to_have_text("The disk is full.")
+    expect(star).to_have_attribute("aria-pressed", "false")
+    assert serious(page) == []
+    page.unroute("**/v1/albums/*")
+    star.click()
+    expect(star).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#viewer-wrong")).to_be_hidden()
 
 
 def test_a_phone_selects_as_well(own: str, open_page: Opener) -> None:

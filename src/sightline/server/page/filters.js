@@ -9,7 +9,7 @@ const FIELDS = ["without", "folder", "album", "from", "to"];
 /** The panel under the search field; calls `typing(fields)` while the visitor types, and `change(fields)` afterwards.
  */
 export class Filters {
-  #loaded = false;
+  #loading = null; // the last request for the choices, unless it failed
 
   constructor({ change, typing }) {
     byId("more").addEventListener("click", () => this.#toggle(byId("filters").hidden));
@@ -40,7 +40,7 @@ export class Filters {
 
   /** Reload the choices, because they have changed. */
   renew() {
-    this.#loaded = false;
+    this.#loading = null;
     if (!byId("filters").hidden) this.#load();
   }
 
@@ -52,14 +52,15 @@ export class Filters {
 
   /** Load the choices once; if that fails, everything else still works. */
   async #load() {
-    if (this.#loaded) return;
-    this.#loaded = true;
+    if (this.#loading) return;
+    const loading = (this.#loading = Promise.all([api.filters(), api.albums()]));
     try {
-      const [choices, { albums }] = await Promise.all([api.filters(), api.albums()]);
+      const [choices, { albums }] = await loading;
+      if (this.#loading !== loading) return; // a later request has the newer choices
       offer(choices);
       offerAlbums(albums);
     } catch {
-      this.#loaded = false;
+      if (this.#loading === loading) this.#loading = null;
     }
   }
 }

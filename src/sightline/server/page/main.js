@@ -39,8 +39,8 @@ let waiting = 0;
 const words = byId("words");
 const grid = new Grid({ open: view, like });
 const timeline = new Timeline({ open: view, like, fail: failed });
-const viewer = new Viewer({ move: turn, close: leave, like });
 const filters = new Filters({ change, typing: type });
+const viewer = new Viewer({ move: turn, close: leave, like, starred: () => filters.renew() });
 const searcher = new Searcher({ show: answered, fail: failed, canRerank: () => can("match") });
 
 const can = (ability) => about?.kind === "images" && about.abilities.includes(ability);

@@ -11,7 +11,8 @@ import { nameOf, thumbnail } from "./tiles.js";
 import { clock, VideoPlayer } from "./video.js";
 import { Zoom } from "./zoom.js";
 
-/** Shows results one at a time; calls `move(id)`, `close()` or `like(id)` when the visitor asks for it. */
+/** Shows results one at a time; calls `move(id)`, `close()` or `like(id)` when the visitor asks for it, and `starred()`
+ when the favourites have changed. */
 export class Viewer {
   #dialog = byId("viewer");
   #image = byId("viewer-image");
@@ -23,10 +24,13 @@ export class Viewer {
   #explaining = null;
   #explanation = null;
   #pinned = null;
+  #isFavourite = Promise.resolve(false); // after all requests so far
   #move;
+  #starred;
 
-  constructor({ move, close, like }) {
+  constructor({ move, close, like, starred }) {
     this.#move = move;
+    this.#starred = starred;
     byId("viewer-close").addEventListener("click", close);
     byId("viewer-like").addEventListener("click", () => like(this.#hit.id));
     byId("viewer-star").addEventListener("click", () => this.#toggleStar());
@@ -90,14 +94,14 @@ export class Viewer {
   /** Show what needs further requests: the place, the camera data, and whether it is a favourite. */
   async #details(hit, isText) {
     byId("viewer-star").hidden = isText;
+    byId("viewer-wrong").hidden = true;
     this.#star(false);
     byId("viewer-camera").hidden = true;
     byId("map").hidden = true;
     if (isText) return;
-    const [item, camera] = await Promise.all([
-      api.item(hit.id),
-      api.camera(hit.id),
-    ]).catch(() => [hit, {}]);
+    const answers = Promise.all([api.item(hit.id), api.camera(hit.id)]).catch(() => [hit, {}]);
+    this.#isFavourite = answers.then(([item]) => item.albums?.includes(FAVOURITES) ?? false);
+    const [item, camera] = await answers;
     if (this.#hit?.id !== hit.id) return;
     const details = Object.values(camera);
     byId("viewer-camera").hidden = !details.length;
@@ -122,11 +126,21 @@ export class Viewer {
     byId("viewer-star").textContent = isFavourite ? "★ Favourite" : "☆ Favourite";
   }
 
-  async #toggleStar() {
+  /** Make the picture a favourite, or no longer one. A click may come before the answer to the last one, or before it is
+   known whether the picture is a favourite. */
+  #toggleStar() {
     const { id } = this.#hit;
-    const isFavourite = byId("viewer-star").getAttribute("aria-pressed") !== "true";
-    await (isFavourite ? api.addToAlbum(FAVOURITES, [id]) : api.removeFromAlbum(FAVOURITES, [id]));
-    if (this.#hit?.id === id) this.#star(isFavourite);
+    const before = this.#isFavourite;
+    this.#isFavourite = before.then(async (was) => {
+      const problem = await (was ? api.removeFromAlbum : api.addToAlbum)(FAVOURITES, [id]).then(() => null, (error) => error);
+      if (!problem) this.#starred();
+      if (this.#hit?.id === id) {
+        byId("viewer-wrong").hidden = !problem;
+        byId("viewer-wrong").textContent = problem?.message ?? "";
+        this.#star(problem ? was : !was);
+      }
+      return problem ? was : !was;
+    });
   }
 
   async #explain(hit, words, lang) {

@@ -76,6 +76,18 @@ def test_words_in_a_picture_find_it_and_are_marked(texts: str, documents: list[D
     expect(page.locator("#marks")).to_be_hidden()
 
 
+def test_keys_go_on_to_a_picture_without_text(texts: str, documents: list[Document], open_page: Opener) -> None:
+    page = search(settled(open_page(at=texts)), documents[SIGN].query)
+    first(page).click()
+    page.locator("#lines").focus()
+    before = page.locator("#viewer-name").text_content()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#viewer-name")).not_to_have_text(before or "")
+    page.wait_for_timeout(200)  # browsers take the focus from what is hidden a moment later
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#viewer-name")).to_have_text(before or "")
+
+
 def test_quotes_find_only_what_is_written(texts: str, documents: list[Document], open_page: Opener) -> None:
     line = documents[SIGN].text.splitlines()[0]
     page = settled(open_page(f"?q=%22{line.replace(' ', '+')}%22", at=texts))

@@ -24,6 +24,7 @@ export class Viewer {
   #explaining = null;
   #explanation = null;
   #pinned = null;
+  #asked = 0; // how often details were asked for
   #isFavourite = Promise.resolve(false); // after all requests so far
   #move;
   #starred;
@@ -63,7 +64,7 @@ export class Viewer {
     this.#explain(hit, hit.video ? "" : words, lang); // a heat map does not follow moving things
     showText(asked === null ? null : hit, asked);
     const held = document.activeElement; // disabling or hiding the focused button would lose the keyboard focus
-    if (held.disabled || !this.#dialog.contains(held)) this.#dialog.focus();
+    if (held.disabled || !held.checkVisibility() || !this.#dialog.contains(held)) this.#dialog.focus();
   }
 
   /** Close the view; returns the id of the hit shown last. */
@@ -93,16 +94,17 @@ export class Viewer {
 
   /** Show what needs further requests: the place, the camera data, and whether it is a favourite. */
   async #details(hit, isText) {
+    const own = (this.#asked += 1);
     byId("viewer-star").hidden = isText;
     byId("viewer-wrong").hidden = true;
     this.#star(false);
     byId("viewer-camera").hidden = true;
     byId("map").hidden = true;
     if (isText) return;
-    const answers = Promise.all([api.item(hit.id), api.camera(hit.id)]).catch(() => [hit, {}]);
+    const answers = Promise.all([api.item(hit.id).catch(() => hit), api.camera(hit.id).catch(() => ({}))]);
     this.#isFavourite = answers.then(([item]) => item.albums?.includes(FAVOURITES) ?? false);
     const [item, camera] = await answers;
-    if (this.#hit?.id !== hit.id) return;
+    if (own !== this.#asked) return;
     const details = Object.values(camera);
     byId("viewer-camera").hidden = !details.length;
     byId("viewer-camera").replaceChildren(...details.map((detail) => make("span", { textContent: detail })));

@@ -4,6 +4,7 @@ import { pause } from "./dom.js";
 import { unwanted, where } from "./state.js";
 
 const TRIES = 4;
+const UNREACHABLE = "The server cannot be reached.";
 
 /** Why a request failed; `status` is 0 if the server cannot be reached. */
 export class Problem extends Error {
@@ -60,7 +61,7 @@ export const explain = (words, lang, id, signal) => asked(`/v1/explain?${paramet
 
 /** Fetch the file of an item's picture. */
 export async function file(id, signal) {
-  return (await answered(`/v1/items/${id}/image`, { signal })).blob();
+  return read(await answered(`/v1/items/${id}/image`, { signal }), "blob");
 }
 
 /** Whether the server is up. */
@@ -75,7 +76,7 @@ export async function isUp() {
 /** Send the token to the server; returns whether it is correct. */
 export async function showToken(token) {
   if (!/^[\x20-\x7e]+$/.test(token)) return false; // headers allow only these characters
-  const response = await fetch("/v1/session", { method: "POST", headers: { Authorization: `Bearer ${token}` } });
+  const response = await reached("/v1/session", { method: "POST", headers: { Authorization: `Bearer ${token}` } });
   if (response.ok) return true;
   if (response.status === 401) return false;
   throw await problem(response);
@@ -86,7 +87,18 @@ const sent = (body) => ({
 });
 
 async function asked(address, options) {
-  return (await answered(address, options)).json();
+  return read(await answered(address, options), "json");
+}
+
+/** Read the body of a response, as "json" or as a "blob". */
+async function read(response, kind) {
+  try {
+    return await response[kind]();
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    if (error.name === "SyntaxError") throw new Problem(response.status, "The server's answer cannot be read.");
+    throw new Problem(0, UNREACHABLE); // the connection broke
+  }
 }
 
 /** Make a request; if the server is busy, retry after the time it asks for. */
@@ -109,7 +121,7 @@ async function reached(address, options) {
     return await fetch(address, options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Problem(0, "The server cannot be reached.");
+    throw new Problem(0, UNREACHABLE);
   }
 }
 

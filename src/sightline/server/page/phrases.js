@@ -16,10 +16,11 @@ export async function understood(query) {
   const key = JSON.stringify([words, query.lang, query.literal]);
   if (known.key !== key) {
     const answer = await api.understand(words, query.lang, query.literal).catch(() => null);
+    if (!answer) return query;
     known = { key, answer };
   }
   const { answer } = known;
-  if (!answer?.where) return query;
+  if (!answer.where) return query;
   const lang = query.lang || (answer.lang ?? ""); // the remaining words may be too few to recognise it
   return { ...query, words: answer.words, lang, said: answer.where, phrases: answer.phrases };
 }

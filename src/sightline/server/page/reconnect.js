@@ -16,13 +16,16 @@ export function reconnect(goOn) {
 /** Stop retrying, because the server has responded. */
 export function stopReconnecting() {
   clearTimeout(timer);
+  timer = 0;
   banner();
 }
 
 function look(goOn, turn) {
   clearTimeout(timer);
-  timer = setTimeout(async () => {
-    if (await isUp()) goOn();
+  const own = (timer = setTimeout(async () => {
+    const isBack = await isUp();
+    if (own !== timer) return; // another request was answered, or failed, meanwhile
+    if (isBack) goOn();
     else look(goOn, turn + 1);
-  }, LOOK_AFTER_MS[Math.min(turn, LOOK_AFTER_MS.length - 1)]);
+  }, LOOK_AFTER_MS[Math.min(turn, LOOK_AFTER_MS.length - 1)]));
 }

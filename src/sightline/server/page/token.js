@@ -8,7 +8,9 @@ export function askForToken() {
   const dialog = byId("token");
   const form = byId("token-form");
   const stay = (event) => event.preventDefault();
+  const reopen = () => dialog.showModal(); // browsers close a dialog at the second Escape, whatever "cancel" says
   dialog.addEventListener("cancel", stay); // without a token, there is nothing to show
+  dialog.addEventListener("close", reopen);
   dialog.showModal();
   return new Promise((resolve) => {
     form.addEventListener("submit", async function given(event) {
@@ -19,6 +21,7 @@ export function askForToken() {
       if (wrong) return;
       form.removeEventListener("submit", given);
       dialog.removeEventListener("cancel", stay);
+      dialog.removeEventListener("close", reopen);
       form.reset();
       dialog.close();
       resolve();

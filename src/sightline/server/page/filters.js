@@ -27,13 +27,9 @@ export class Filters {
     byId("weight-label").hidden = !isJoined(query);
     byId("without").disabled = isEmpty(query);
     byId("without").placeholder = isEmpty(query) ? "with a search" : "snow, people";
-    for (const name of ["folder", "album"]) {
-      if (query[name] && ![...byId(name).options].some((option) => option.value === query[name])) {
-        byId(name).append(make("option", { value: query[name], textContent: query[name] }));
-      }
-    }
+    for (const name of ["folder", "album"]) choose(byId(name), query[name]);
     for (const name of [...FIELDS, "weight"]) {
-      if (document.activeElement !== byId(name)) byId(name).value = query[name];
+      if (byId(name).value !== String(query[name])) byId(name).value = query[name];
     }
     if (count && byId("filters").hidden) this.#toggle(true);
   }
@@ -70,12 +66,20 @@ function read() {
   return { ...found, weight: Number(byId("weight").value) };
 }
 
+/** Choose an option; one that is not offered is added, because a link may name it. */
+function choose(field, value) {
+  if (![...field.options].some((option) => option.value === value)) {
+    field.append(make("option", { value, textContent: value }));
+  }
+  field.value = value;
+}
+
 function offerAlbums(albums) {
   const chosen = byId("album").value;
   const options = albums.map(({ name, items }) =>
     make("option", { value: name, textContent: `${name} (${items.toLocaleString("en")})` }));
   byId("album").replaceChildren(make("option", { value: "", textContent: "Any album" }), ...options);
-  byId("album").value = chosen;
+  choose(byId("album"), chosen);
   byId("album").closest("label").hidden = albums.length === 0 && !chosen;
 }
 
@@ -87,7 +91,7 @@ function offer({ folders, taken }) {
     return make("option", { value, textContent: `${name} (${items.toLocaleString("en")})` });
   });
   byId("folder").replaceChildren(make("option", { value: "", textContent: "Any folder" }), ...options);
-  byId("folder").value = chosen;
+  choose(byId("folder"), chosen);
   byId("folder").closest("label").hidden = folders.length === 0 && !chosen;
   for (const name of ["from", "to"]) {
     const field = byId(name);

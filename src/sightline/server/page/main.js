@@ -6,11 +6,12 @@ import { showChip } from "./chip.js";
 import { byId, counted } from "./dom.js";
 import { Filters } from "./filters.js";
 import { Grid } from "./grid.js";
+import { onKeys } from "./keys.js";
 import { offerLanguages, showLanguage } from "./language.js";
 import { showPhrases, understood } from "./phrases.js";
 import { splitByRelevance } from "./relevance.js";
 import { selection } from "./selection.js";
-import { onUpload, prepareUpload } from "./upload.js";
+import { onUpload } from "./upload.js";
 import { reconnect, stopReconnecting } from "./reconnect.js";
 import { Searcher } from "./searcher.js";
 import * as state from "./state.js";
@@ -32,13 +33,15 @@ let hits = []; // in the order shown
 let language = ""; // the language in which the words were read
 let line; // the minimum relevance of a match
 let shown = ""; // the identity of the query that `hits` answer
+let shownMeaning = query;
 let isNewStep = true; // whether the next change to the words adds a history entry
 let hasBack = false; // whether Back leads from the enlarged view to the results
+let isAdding = false; // whether more results are being loaded
 let waiting = 0;
 
 const words = byId("words");
 const grid = new Grid({ open: view, like });
-const timeline = new Timeline({ open: view, like, fail: failed });
+const timeline = new Timeline({ open: view, like, fail: (error, asked) => asked === meaning && failed(error, query) });
 const filters = new Filters({ change, typing: type });
 const viewer = new Viewer({ move: turn, close: leave, like, starred: () => filters.renew() });
 const searcher = new Searcher({ show: answered, fail: failed, canRerank: () => can("match") });
@@ -53,7 +56,7 @@ const isCurrent = (asked) => state.identity(asked) === state.identity(query);
 /** Change the query in one step, such as a click, and add a history entry. */
 function change(fields) {
   query = { ...query, open: null, ...fields };
-  if (selection.isOn) selection.clear();
+  selection.clear();
   history.pushState(state.keep(query), "", state.toAddress(query));
   isNewStep = true;
   render();
@@ -76,15 +79,6 @@ function like(id) {
   scrollTo(0, 0);
 }
 
-/** Search by a picture, together with the current words. */
-async function take(file) {
-  try {
-    change({ picture: await prepareUpload(file), like: null });
-  } catch (error) {
-    failed(error, query);
-  }
-}
-
 /** Enlarge a result; Back closes it again. */
 function view(id) {
   query = { ...query, open: id };
@@ -102,11 +96,12 @@ function turn(id) {
 }
 
 function leave() {
+  if (query.open === null) return; // already on the way back
+  query = { ...query, open: null };
   if (hasBack) {
     history.back();
     return;
   }
-  query = { ...query, open: null };
   history.replaceState(state.keep(query), "", state.toAddress(query));
   render();
 }
@@ -125,10 +120,17 @@ function render({ typing = false } = {}) {
   if (shown === state.identity(query)) {
     searcher.stop();
     busy(false);
+    understand(shownMeaning);
     showOpened();
     return;
   }
   load({ typing });
+}
+
+/** Take a query to mean this, and show the phrases that became filters. */
+function understand(meant) {
+  meaning = meant;
+  showPhrases(meant.phrases, (text) => change({ literal: [...query.literal, text] }));
 }
 
 /** Load the results of the query. */
@@ -141,8 +143,7 @@ async function load({ typing = false } = {}) {
     offerLanguages(about.languages, (lang) => change({ lang }));
     const meant = about.kind === "texts" ? asked : await understood(asked);
     if (!isCurrent(asked)) return;
-    meaning = meant;
-    showPhrases(meant.phrases, (text) => change({ literal: [...query.literal, text] }));
+    understand(meant);
     if (state.isEmpty(meant)) await begin(asked, meant);
     else searcher.start(asked, { k: MORE, typing, meant });
   } catch (error) {
@@ -154,11 +155,10 @@ async function load({ typing = false } = {}) {
 async function begin(asked, meant) {
   about = await api.collection();
   const isTexts = about.kind === "texts";
-  const some = await (isTexts ? api.some(asked, AT_FIRST) : api.timeline(meant));
+  const some = await (isTexts ? api.some(asked, AT_FIRST) : timeline.load(meant));
   if (!isCurrent(asked)) return;
   const [one, many] = messages.nouns(about.kind);
-  if (!isTexts) await timeline.show(meant, some);
-  if (!isCurrent(asked)) return;
+  if (!isTexts) timeline.show(meant, some);
   arrange(some.items ?? [], [], { isTimeline: !isTexts });
   const isWhole = state.filterCount(asked) === 0;
   const several = isWhole && about.collections?.length > 1 ? ` of ${about.collections.length} collections` : "";
@@ -206,8 +206,8 @@ const nearEnd = new IntersectionObserver(
 /** Load the next results, and add them to the current ones. */
 async function addMore() {
   const asked = query;
-  if (byId("further").hidden || byId("further").disabled || shown !== state.identity(asked)) return;
-  byId("further").disabled = true;
+  if (byId("further").hidden || isAdding || shown !== state.identity(asked)) return;
+  isAdding = true; // a disabled button would lose the focus
   try {
     const answer = await api.search(meaning, { k: MORE, start: hits.length });
     if (!isCurrent(asked) || shown !== state.identity(asked)) return;
@@ -223,7 +223,7 @@ async function addMore() {
   } catch (error) {
     failed(error, asked);
   } finally {
-    byId("further").disabled = false;
+    isAdding = false;
     nearEnd.unobserve(byId("further")); // observing again reports whether the new end is in view
     nearEnd.observe(byId("further"));
   }
@@ -243,6 +243,7 @@ function arrange(likely, unlikely, { isTimeline = false } = {}) {
   grid.show(likely, unlikely);
   hits = [...likely, ...unlikely];
   shown = state.identity(query);
+  shownMeaning = meaning;
 }
 
 /** Show an error. If the server cannot be reached, the current results stay, and the request is retried. */
@@ -282,10 +283,13 @@ async function showOpened() {
   if (open === null) return;
   const at = hits.findIndex((hit) => hit.id === open);
   const found = hits[at] ?? timeline.find(open) ?? (await api.item(open).catch(() => null));
-  const around = timeline.isShown ? await timeline.around(open) : at < 0 ? [] : [hits[at - 1], hits[at + 1]];
   if (!found || query.open !== open) return;
   const seen = meaning.words.replace(QUOTED, " ").trim(); // quoted parts are text in the picture, not what it shows
-  viewer.show(found, around, can("fragments") ? seen : "", about?.text ? meaning.words.trim() : null, language);
+  const show = (around) =>
+    viewer.show(found, around, can("fragments") ? seen : "", about?.text ? meaning.words.trim() : null, language);
+  if (!timeline.isShown || !viewer.isOpen) show(at < 0 ? [] : [hits[at - 1], hits[at + 1]]);
+  const around = timeline.isShown && (await timeline.around(open));
+  if (around && query.open === open) show(around);
 }
 
 // Events
@@ -311,29 +315,12 @@ byId("home").addEventListener("click", (event) => {
 });
 byId("further").addEventListener("click", addMore);
 nearEnd.observe(byId("further"));
-document.addEventListener("keydown", (event) => {
-  const isField = event.target.matches("input, select, textarea");
-  if (event.key === "/" && !isField && !document.querySelector("dialog[open]")) {
-    event.preventDefault();
-    words.focus();
-    words.select();
-  } else if (event.key === "ArrowDown" && event.target === words) {
-    event.preventDefault();
-    focusResults();
-  }
-});
-document.addEventListener("keydown", (event) => {
-  if (document.querySelector("dialog[open]") || event.target.matches("input, select, textarea")) return;
-  const picked = event.target.closest(".tile")?.dataset;
-  if (event.key === "x" && picked?.id && !event.ctrlKey && !event.metaKey) {
-    selection.clicked(Number(picked.id), Number(picked.place ?? 0), { shiftKey: false });
-  } else if (event.key === "a" && (event.ctrlKey || event.metaKey)) {
-    event.preventDefault();
-    if (timeline.isShown) timeline.range(0, Math.min(timeline.total, AT_ONCE) - 1).then((ids) => selection.add(ids));
+onKeys({
+  focusResults,
+  selectAll: () => {
+    if (timeline.isShown) selection.addLater(timeline.range(0, Math.min(timeline.total, AT_ONCE) - 1));
     else selection.add(hits.map((hit) => hit.id));
-  } else if (event.key === "Escape" && selection.isOn) {
-    selection.clear();
-  }
+  },
 });
 showActions({
   album: () => query.album,
@@ -345,12 +332,14 @@ showActions({
   },
   say: messages.toast,
 });
-onUpload(take);
+onUpload({ take: (picture) => change({ picture, like: null }), fail: (error) => failed(error, query) });
 api.onTokenNeeded(askForToken);
 
 /** Show what the address asks for. */
 function arrive(kept) {
+  const before = query;
   query = state.fromAddress(location.search, kept);
+  if (!isCurrent(before)) selection.clear();
   isNewStep = true;
   hasBack = Boolean(kept?.isOpen);
   render();

@@ -10,6 +10,7 @@ class Selection {
   #last = null; // the position of the item clicked last
   #drawing = false;
   #listeners = [];
+  #round = 0; // how often it was cleared
 
   get isOn() {
     return this.#ids.size > 0;
@@ -30,6 +31,7 @@ class Selection {
   clear() {
     this.#ids.clear();
     this.#last = null;
+    this.#round += 1;
     this.#tell();
   }
 
@@ -38,13 +40,25 @@ class Selection {
     this.#tell();
   }
 
-  /** Handle a click on a picture or its check mark: toggle it or, with Shift, select all from the last one to it. */
-  async clicked(id, place, event, source) {
-    if (event.shiftKey && this.#last !== null) this.add(await source.range(this.#last, place));
-    else if (this.#ids.has(id)) this.#ids.delete(id);
-    else this.add([id]);
-    this.#last = place;
+  /** Add ids that are still being loaded, unless the selection is cleared meanwhile. */
+  async addLater(loading) {
+    const round = this.#round;
+    const ids = await loading.catch(() => []); // who loads them tells the visitor why that failed
+    if (round === this.#round) this.add(ids);
+  }
+
+  remove(ids) {
+    for (const id of ids) this.#ids.delete(id);
     this.#tell();
+  }
+
+  /** Handle a click on a picture or its check mark: toggle it or, with Shift, select all from the last one to it. */
+  clicked(id, place, event, source) {
+    const last = this.#last;
+    this.#last = place;
+    if (event.shiftKey && last !== null) this.addLater(source.range(last, place));
+    else if (this.#ids.has(id)) this.remove([id]);
+    else this.add([id]);
   }
 
   /** Let the visitor select pictures of a list by dragging across them, starting at a check mark. */

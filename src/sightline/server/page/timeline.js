@@ -55,12 +55,19 @@ export class Timeline {
     return this.#total;
   }
 
+  /** Load what `show` needs: how many items of each month pass the filters of a query, and the first of them. */
+  async load(query) {
+    const [counts, { items }] = await Promise.all([api.timeline(query), api.timelineItems(query, 0, PAGE)]);
+    return { ...counts, first: items };
+  }
+
   /** Show the items that pass the filters of a query. */
-  async show(query, { total, months }) {
+  show(query, { total, months, first }) {
     this.#query = query;
     this.#total = total;
     this.#reached = 0;
     this.#pages.clear();
+    this.#pages.set(0, first);
     this.#clear();
     this.#place.hidden = false;
     this.#counts = grouped(months, total);
@@ -71,7 +78,6 @@ export class Timeline {
     );
     byId("months-label").hidden = this.#counts.length < 2;
     this.#arrange();
-    await this.#page(0);
     this.#draw();
   }
 
@@ -88,11 +94,11 @@ export class Timeline {
     return this.#loaded().find(({ item }) => item.id === id)?.item;
   }
 
-  /** The items before and after a loaded one. */
+  /** The items before and after a loaded one, if they can be loaded. */
   async around(id) {
     const at = this.#loaded().find(({ item }) => item.id === id)?.place;
     if (at === undefined) return [undefined, undefined];
-    return Promise.all([this.#item(at - 1), this.#item(at + 1)]);
+    return Promise.all([at - 1, at + 1].map((place) => this.#item(place).catch(() => undefined)));
   }
 
   /** The ids of the items between two positions, both included. */
@@ -271,7 +277,7 @@ export class Timeline {
     const next = this.#layout.neighbour(at, event.key, this.#total);
     if (next === undefined) return;
     event.preventDefault();
-    if (event.shiftKey) selection.add(await this.range(at, next));
+    if (event.shiftKey) selection.addLater(this.range(at, next));
     await this.#go(next);
   }
 
@@ -284,9 +290,11 @@ export class Timeline {
     const bar = byId("bar").offsetHeight;
     if (edge < scrollY + bar) scrollTo({ top: edge - bar - 50 });
     else if (edge + side > scrollY + innerHeight) scrollTo({ top: edge + side + 20 - innerHeight });
-    await this.#item(place);
+    const held = document.activeElement;
+    await this.#item(place).catch(() => undefined);
     this.#draw();
-    this.#drawn.get(place)?.querySelector(".open")?.focus({ preventScroll: true });
+    const hasMoved = this.#reached !== place || ![held, document.body].includes(document.activeElement);
+    if (!hasMoved) this.#drawn.get(place)?.querySelector(".open")?.focus({ preventScroll: true });
   }
 }
 

@@ -9,8 +9,14 @@ const MOST_BYTES = 20 * 2 ** 20; // the maximum that the server accepts
 
 let count = 0;
 
-/** Call `take(file)` for every picture that the visitor chooses, drops or pastes. */
-export function onUpload(take) {
+/** Call `take(picture)` for every picture that the visitor chooses, drops or pastes, or `fail(error)`. */
+export function onUpload({ take: done, fail }) {
+  let last = null;
+  const take = (chosen) => {
+    last = chosen;
+    const isLast = () => last === chosen; // a smaller one may be ready before it
+    prepare(chosen).then((picture) => isLast() && done(picture), (error) => isLast() && fail(error));
+  };
   const file = byId("file");
   byId("pick").addEventListener("click", () => file.click());
   file.addEventListener("change", () => {
@@ -49,7 +55,7 @@ const pictureIn = (files) => [...(files ?? [])].find((file) => file.type.startsW
 
 /** Prepare a picture for sending: { number, blob, name, address }. One that the browser cannot open is sent unchanged.
 */
-export async function prepareUpload(file) {
+async function prepare(file) {
   const bitmap = await createImageBitmap(file, { imageOrientation: "from-image" }).catch(() => null);
   if (!bitmap && file.type && !file.type.startsWith("image/")) throw new Problem(415, `${file.name} is not a picture.`);
   if (!bitmap && file.size > MOST_BYTES) throw new Problem(413, `${file.name} is too large to upload.`);

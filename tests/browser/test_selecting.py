@@ -150,6 +150,77 @@ def test_a_favourite_that_is_not_saved_is_told(own: str, open_page: Opener, allo
     expect(page.locator("#viewer-wrong")).to_be_hidden()
 
 
+def test_what_is_selected_while_an_album_is_saved_stays_selected(own: str, open_page: Opener) -> None:
+    page = settled(open_page(at=own))
+    late = Held(page, r"/v1/albums/")
+    pick(page, 0)
+    page.locator("#selected-favourite").click()
+    pick(page, 1)
+    late.let_go()
+    expect(page.locator("#toast")).to_have_text("1 picture added to Favourites")
+    expect(page.locator("#selected-count")).to_have_text("1 picture selected")
+
+
+def test_an_album_is_asked_for_at_once_and_saved_once(own: str, open_page: Opener) -> None:
+    page = settled(open_page(at=own))
+    names, changes = Held(page, r"/v1/albums$"), Held(page, r"/v1/albums/")
+    pick(page, 0)
+    page.locator("#selected-album").click()
+    page.locator("#album-name").fill("Zoo")  # before the names of the albums have come
+    names.let_go()
+    for _ in range(3):
+        page.keyboard.press("Enter")
+    page.wait_for_timeout(200)
+    assert len(changes.routes) == 1
+    page.keyboard.press("Escape")
+    pick(page, 1)
+    page.locator("#selected-album").click()
+    changes.let_go()
+    expect(page.locator("#toast")).to_have_text("1 picture added to Zoo")
+    expect(page.locator("#album-dialog")).to_be_visible()  # it asks about the other picture
+    page.locator("#album-name").fill("Farm")
+    page.keyboard.press("Enter")
+    expect(page.locator("#toast")).to_have_text("1 picture added to Farm")
+    expect(page.locator("#album-dialog")).to_be_hidden()
+    expect(page.locator("#results")).to_be_focused()
+
+
+def test_the_focus_goes_to_the_results_when_nothing_is_selected_any_more(own: str, open_page: Opener) -> None:
+    page = settled(open_page(at=own))
+    pick(page, 0)
+    page.locator("#selected-favourite").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#selected")).to_be_hidden()
+    expect(page.locator("#results")).to_be_focused()
+
+
+def test_going_back_from_an_album_leaves_nothing_to_remove(own: str, open_page: Opener) -> None:
+    page = settled(open_page(at=own))
+    pick(page, 0)
+    page.locator("#selected-favourite").click()
+    page.get_by_role("button", name="Filters").click()
+    page.locator("#album").select_option("Favourites")
+    expect(tiles(page)).to_have_count(1)
+    pick(page, 0)
+    expect(page.locator("#selected-remove")).to_be_visible()
+    page.go_back()
+    expect(tiles(page)).to_have_count(6)
+    expect(page.locator("#selected-remove")).to_be_hidden()
+
+
+def test_paths_that_cannot_be_copied_are_not_said_to_be(own: str, open_page: Opener) -> None:
+    page = settled(open_page(at=own))
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")  # as it is without HTTPS
+    copy = page.locator("#selected-copy")
+    pick(page, 0)
+    copy.click()
+    expect(page.locator("#toast")).to_have_text("1 path copied")
+    expect(copy).to_be_focused()
+    page.evaluate("document.execCommand = () => false")
+    copy.click()
+    expect(page.locator("#toast")).to_have_text("The browser did not allow copying. Try again.")
+
+
 def test_a_phone_selects_as_well(own: str, open_page: Opener) -> None:
     page = open_page(at=own, has_touch=True)
     page.set_viewport_size({"width": 360, "height": 740})

@@ -13,7 +13,9 @@ export function showActions({ album, changed, say }) {
   const act = (id, action) => byId(id).addEventListener("click", () => action().catch((error) => say(error.message)));
   selection.onChange(() => {
     const count = selection.ids.length;
+    const hadFocus = byId("selected").contains(document.activeElement);
     byId("selected").hidden = count === 0;
+    if (hadFocus && count === 0) byId("results").focus({ preventScroll: true });
     byId("selected-count").textContent = `${counted(count, "picture", "pictures")} selected`;
     byId("selected-folder").hidden = count !== 1 || !isHere;
     byId("selected-remove").hidden = !album();
@@ -29,20 +31,20 @@ export function showActions({ album, changed, say }) {
   });
   act("selected-folder", () => api.reveal(selection.ids[0]));
   act("selected-favourite", () => add(FAVOURITES));
-  act("selected-album", async () => askForAlbum(add));
+  act("selected-album", () => askForAlbum(add, say));
   act("selected-remove", async () => {
-    const name = album();
-    await api.removeFromAlbum(name, selection.ids);
+    const [name, { ids }] = [album(), selection];
+    await api.removeFromAlbum(name, ids);
     say(`Removed from ${name}`);
-    selection.clear();
+    selection.remove(ids);
     changed(name);
   });
 
   async function add(name) {
-    const count = selection.ids.length;
-    await api.addToAlbum(name, selection.ids);
-    say(`${counted(count, "picture", "pictures")} added to ${name}`);
-    selection.clear();
+    const { ids } = selection;
+    await api.addToAlbum(name, ids);
+    say(`${counted(ids.length, "picture", "pictures")} added to ${name}`);
+    selection.remove(ids); // others may have been selected meanwhile
     changed(name);
   }
 }
@@ -61,32 +63,49 @@ async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
+    const held = document.activeElement;
     const field = make("textarea", { value: text });
     document.body.append(field);
     field.select();
-    document.execCommand("copy");
+    const isCopied = document.execCommand("copy");
     field.remove();
+    held.focus({ preventScroll: true });
+    if (!isCopied) throw new Error("The browser did not allow copying. Try again.");
   }
 }
 
-async function askForAlbum(add) {
-  const { albums } = await api.albums();
-  byId("album-names").replaceChildren(...albums.map(({ name }) => make("option", { value: name })));
+let opened = 0; // how often the dialog was opened
+
+/** Ask for the name of an album, and call `add(name)`. The names of albums are suggested once they have come. */
+async function askForAlbum(add, say) {
+  const own = (opened += 1);
   const dialog = byId("album-dialog");
+  const isAsking = () => dialog.open && own === opened; // it may be cancelled while a request is under way
+  const tell = (error) => {
+    byId("album-wrong").hidden = !error;
+    byId("album-wrong").textContent = error?.message ?? "";
+  };
+  let isSent = false;
   byId("album-form").onsubmit = async (event) => {
     event.preventDefault();
     const name = byId("album-name").value.trim();
-    if (!name) return;
+    if (!name || isSent) return;
+    isSent = true;
     try {
       await add(name);
+      if (!isAsking()) return;
       dialog.close();
+      byId("results").focus({ preventScroll: true }); // the button that opened the dialog is hidden now
     } catch (error) {
-      byId("album-wrong").hidden = false;
-      byId("album-wrong").textContent = error.message;
+      if (isAsking()) tell(error);
+      else say(error.message);
     }
+    isSent = false;
   };
-  byId("album-wrong").hidden = true;
+  tell(null);
   byId("album-name").value = "";
   byId("album-cancel").onclick = () => dialog.close();
   dialog.showModal();
+  const { albums } = await api.albums().catch((error) => { if (isAsking()) tell(error); return { albums: [] }; });
+  byId("album-names").replaceChildren(...albums.map(({ name }) => make("option", { value: name })));
 }

@@ -60,6 +60,18 @@ def test_clicks_shift_keys_and_strokes_select(own: str, open_page: Opener) -> No
     expect(page.locator("#selected-count")).to_have_text("3 pictures selected")
 
 
+def test_shift_selects_from_the_picture_that_a_key_selected(own: str, open_page: Opener) -> None:
+    page = search(settled(open_page(at=own)), "an animal")
+    tiles(page).nth(2).focus()
+    page.keyboard.press("x")
+    expect(page.locator("#selected-count")).to_have_text("1 picture selected")
+    pick(page, 4, modifiers=["Shift"])
+    expect(page.locator("#selected-count")).to_have_text("3 pictures selected")
+    tiles(page).nth(2).focus()
+    page.keyboard.press("x")
+    expect(page.locator("#selected-count")).to_have_text("2 pictures selected")
+
+
 def test_the_selected_are_downloaded_as_an_archive(own: str, open_page: Opener, tmp_path: Path) -> None:
     page = settled(open_page(at=own))
     pick(page, 1)

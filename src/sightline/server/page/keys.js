@@ -19,9 +19,8 @@ export function onKeys({ focusResults, selectAll }) {
   });
   document.addEventListener("keydown", (event) => {
     if (document.querySelector("dialog[open]") || event.target.matches("input, select, textarea")) return;
-    const picked = event.target.closest(".tile")?.dataset;
-    if (event.key === "x" && picked?.id && !event.ctrlKey && !event.metaKey) {
-      selection.clicked(Number(picked.id), Number(picked.place ?? 0), { shiftKey: false });
+    if (event.key === "x" && !event.ctrlKey && !event.metaKey) {
+      event.target.closest(".tile")?.querySelector(".pick")?.click();
     } else if (event.key === "a" && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
       selectAll();

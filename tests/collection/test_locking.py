@@ -72,8 +72,8 @@ def test_a_process_that_was_killed_does_not_block(tmp_path: Path) -> None:
         process.kill()
         process.wait()
         began = time.monotonic()
-        with write_lock(tmp_path, wait=5):
-            assert time.monotonic() - began < 4
+        with write_lock(tmp_path, wait=60):
+            assert time.monotonic() - began < 30
 
 
 def test_who_comes_between_taking_and_signing_still_learns_the_name(tmp_path: Path) -> None:

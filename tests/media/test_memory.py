@@ -83,10 +83,10 @@ def test_a_jpeg_with_too_many_scans_is_refused_before_it_is_decoded() -> None:
     assert open_image(ImageBytes("fine.jpg", jpeg_with_scans(MAX_SCANS))).size == (64, 64)
     with pytest.raises(MediaError, match="more than 100 scans"):
         open_image(ImageBytes("bomb.jpg", jpeg_with_scans(MAX_SCANS + 1)))
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(MediaError, match="more than 100 scans"):
         open_image(ImageBytes("bomb.jpg", jpeg_with_scans(20_000)))
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 2
 
 
 def test_bytes_that_look_like_scans_in_metadata_are_not_counted() -> None:

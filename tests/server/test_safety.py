@@ -410,7 +410,7 @@ def test_a_link_of_another_site_may_lead_to_the_page(app: FastAPI) -> None:
 
 
 def test_a_public_server_slows_down_a_client_that_asks_too_often(opened: ServedCollection) -> None:
-    app = application(opened, limits(rate=0.5, burst=3), host="0.0.0.0", token=TOKEN)
+    app = application(opened, limits(rate=0.01, burst=3), host="0.0.0.0", token=TOKEN)
     statuses = [ask(app, "GET", "/healthz").status_code for _ in range(5)]
     assert statuses == [200, 200, 200, 429, 429]
     answer = ask(app, "GET", "/healthz")
@@ -531,9 +531,9 @@ def test_a_client_that_leaves_while_it_sends_is_forgotten(client: httpx.Client) 
 
 
 def test_a_request_that_takes_too_long_is_given_up(opened: ServedCollection, stuck: Stuck) -> None:
-    app = application(opened, limits(seconds=0.3))
+    app = application(opened, limits(seconds=2))
     told = problem(ask(app, "GET", "/v1/search?q=a dog"), 503)
-    assert "0.3 s" in told["detail"]
+    assert "2 s" in told["detail"]
     assert ask(app, "GET", "/v1/search?q=a dog&rerank=0").status_code == 200
 
 
@@ -569,7 +569,7 @@ def test_filters_that_take_too_long_are_interrupted_and_hold_up_nobody(
 
     statuses, took = asyncio.run(ask_all())
     assert statuses == [503] * 32 + [200]
-    assert took < 2
+    assert took < 8
 
 
 def test_more_than_can_wait_are_turned_away(opened: ServedCollection, stuck: Stuck) -> None:

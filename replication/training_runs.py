@@ -50,6 +50,7 @@ def train_once(recipe: str, changes: Sequence[str], out: Path) -> dict[str, Any]
                 steps = train(made, out, resume=True, report=report, save_every=SAVE_EVERY).steps
             seconds = round(before + time.perf_counter() - began, 1)
             cost = {"recipe": f"recipes/{recipe}.toml", "changes": list(changes), "steps": steps, "seconds": seconds}
+            cost["val"] = _curve(out / "log.jsonl")
             write_atomic(note, json.dumps(cost))
             shutil.rmtree(out / "last")
     found: dict[str, Any] = json.loads(note.read_text())
@@ -60,9 +61,22 @@ def train_once(recipe: str, changes: Sequence[str], out: Path) -> dict[str, Any]
 
 def _seconds_before(log: Path) -> float:
     """Return how long the earlier parts of a run took, from its log, in which the clock restarts with every part."""
-    lines = log.read_text().split("\n")[:-1] if log.exists() else []
-    seconds = [json.loads(line)["seconds"] for line in lines]
+    seconds = [entry["seconds"] for entry in _entries(log)]
     return float(sum(one for one, after in pairwise([*seconds, 0.0]) if after < one))
+
+
+def _curve(log: Path) -> list[dict[str, float]]:
+    """Return the recalls on the validation data by step; of a step that was repeated, the last ones."""
+    validated = {entry["step"]: entry["val"] for entry in _entries(log) if "val" in entry}
+    return [
+        {"step": step, "t2i R@1": found["t2i"]["R@1"], "rSum": round(found["rSum"], 2)}
+        for step, found in sorted(validated.items())
+    ]
+
+
+def _entries(log: Path) -> list[dict[str, Any]]:
+    """Return the entries of a log, without a line that was cut off."""
+    return [json.loads(line) for line in (log.read_text().split("\n")[:-1] if log.exists() else ())]
 
 
 def measure_once(path: Path, measure: Callable[[], Measured]) -> Measured:

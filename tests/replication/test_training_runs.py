@@ -19,7 +19,8 @@ def once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The script, with a recipe of six steps that is saved after every second one."""
     pictures = shapes.write(tmp_path / "pictures", list(shapes.cards(seed=0))[:12])
     (tmp_path / "recipes").mkdir()
-    recipe = shapes.recipe(pictures, hidden=16, layers=1, schedule={"steps": 6}, data={"batch_size": 6})
+    options: dict[str, Any] = {"schedule": {"steps": 6}, "data": {"batch_size": 6}, "validation": {"every": 3}}
+    recipe = shapes.recipe(pictures, pictures, hidden=16, layers=1, **options)
     shapes.write_toml(tmp_path / "recipes/tiny.toml", recipe)
     monkeypatch.setattr(training_runs, "RECIPES", tmp_path / "recipes")
     monkeypatch.setattr(training_runs, "SAVE_EVERY", 2)
@@ -43,6 +44,9 @@ def test_training_that_was_stopped_goes_on_and_ends_with_the_same_weights(
     log.write_text(log.read_text().replace('"seconds": ', '"seconds": 9') + '{"step": 4, "se')
     parts = once.train_once("tiny", ["seed=3"], tmp_path / "parts")
     assert parts["steps"] == whole["steps"] == 6
+    assert parts["val"] == whole["val"]
+    assert [one["step"] for one in whole["val"]] == [3, 6]
+    assert all(one["rSum"] > one["t2i R@1"] > 0 for one in whole["val"])
     assert parts["seconds"] > 90 > whole["seconds"], "the seconds of both parts"
     one, other = (checkpoint.load(tmp_path / name / "best")[0].state_dict() for name in ("whole", "parts"))
     assert all(torch.equal(one[key], other[key]) for key in one)

@@ -27,8 +27,9 @@ from sightline.training.recipe import Recipe
 from sightline.training.setup import check_validation_records, trained_by, validation_records
 
 MATCHED = 20
-_MANY_PAIRS = 500_000
 """The number of candidates to rerank when validating a run that trains only a matcher."""
+
+_MANY_PAIRS = 500_000  # more take long enough for a warning
 
 OneSet = Evaluation | Languages | NamesEvaluation
 

@@ -53,6 +53,13 @@ def test_a_bundle_is_evaluated_to_a_table_and_to_json(tiny_bundle: Path, caption
     assert set(found["seconds"]) == {"encode_images", "encode_texts", "rank", "late", "match"}
 
 
+@pytest.mark.parametrize("command", ["serve", "status"])
+def test_a_folder_without_its_option_is_told_the_option(command: str) -> None:
+    refused = run(command, "photos")
+    assert refused.exit_code == 2
+    assert "unexpected extra argument (photos). Put --at before" in refused.output
+
+
 def test_a_bundle_names_the_images_of_class_folders(tiny_bundle: Path, tmp_path: Path) -> None:
     for number, name in enumerate(["dog", "cat", "ball", "dog"]):
         (tmp_path / "set" / name).mkdir(parents=True, exist_ok=True)

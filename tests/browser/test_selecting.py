@@ -1,11 +1,13 @@
 """Selecting many pictures, and what is done with them: archives, paths and albums."""
 
+import io
 import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from playwright.sync_api import APIResponse, Page, Route, expect
 
 from browser.conftest import LIMITS, Filler, Opener
@@ -231,6 +233,27 @@ def test_paths_that_cannot_be_copied_are_not_said_to_be(own: str, open_page: Ope
     page.evaluate("document.execCommand = () => false")
     copy.click()
     expect(page.locator("#toast")).to_have_text("The browser did not allow copying. Try again.")
+
+
+def test_what_was_done_is_told_above_a_picture_that_was_opened_meanwhile(own: str, open_page: Opener) -> None:
+    page = settled(open_page(at=own))
+    changes = Held(page, r"/v1/albums/Favourites")
+    pick(page, 0)
+    page.locator("#selected-favourite").click()
+    page.locator("#selected-clear").click()
+    first(page).click()
+    expect(page.locator("#viewer")).to_be_visible()
+    page.clock.install()  # so that it stays until it was looked at
+    changes.let_go()
+    toast = page.locator("#toast")
+    expect(toast).to_have_text("1 picture added to Favourites")
+    box = toast.bounding_box()
+    assert box
+    shown = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    red, green, blue = shown.getpixel((round(box["x"]) + 9, round(box["y"] + box["height"] / 2)))  # type: ignore[misc]
+    assert toast.evaluate("one => getComputedStyle(one).backgroundColor") == f"rgb({red}, {green}, {blue})"
+    page.clock.run_for(5000)
+    expect(toast).to_be_hidden()
 
 
 def test_a_phone_selects_as_well(own: str, open_page: Opener) -> None:

@@ -87,10 +87,12 @@ let toastEnd = 0;
 
 /** Briefly confirm what was done. */
 export function toast(text) {
+  const place = byId("toast");
   clearTimeout(toastEnd);
-  byId("toast").textContent = text;
-  byId("toast").hidden = false;
-  toastEnd = setTimeout(() => { byId("toast").hidden = true; }, 4000);
+  place.textContent = text;
+  place.hidePopover(); // shown again, it is above a dialog that was opened meanwhile
+  place.showPopover();
+  toastEnd = setTimeout(() => place.hidePopover(), 4000);
 }
 
 /** Show a line across the page while there is a problem with the server; without text, remove it. */

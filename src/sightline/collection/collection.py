@@ -55,7 +55,7 @@ class Collection:
         self.costs = Costs(manifest.sha256)
         self._wanted_model = model
         self._model: Model | None = None
-        self._timeline: Timeline | None = None
+        self._timeline: tuple[int | None, Timeline] | None = None  # with the version of the catalog
         self._text: TextDatabase | None = None
         self._cancelled: Callable[[], bool] | None = None
         self._loading = threading.Lock()
@@ -283,13 +283,13 @@ class Collection:
         return replace(english if lang in (None, "en") else found(False), lang=lang)
 
     def timeline(self, where: str | None = None) -> Timeline:
-        """Return all items, or those that match a filter, by time, newest first, as of opening or the last refresh."""
-        found = self._timeline
+        """Return all items, or those that match a filter, by time, newest first."""
+        version, known = self.catalog.version(), self._timeline
         if isinstance(self.store, RemoteStore) and self.store.refresh():
-            found = None
-        if found is None:
-            found = self._timeline = Timeline.of(self.catalog)
-        return found if where is None else found.only(self.catalog.ids_where(where))
+            known = None
+        if known is None or known[0] != version:
+            known = self._timeline = version, Timeline.of(self.catalog)
+        return known[1] if where is None else known[1].only(self.catalog.ids_where(where))
 
     def browse(self, where: str | None = None, *, k: int = 10, start: int = 0) -> list[Item]:
         """Return up to k items by time, newest first, after skipping `start`; with a filter, only those that match."""

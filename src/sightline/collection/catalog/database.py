@@ -85,17 +85,16 @@ class Catalog:
         if isinstance(self._opened, Readers):
             self._opened.stop_when(cancelled)
 
+    def version(self) -> int | None:
+        """Return a number that changes whenever another process commits a change; None if not opened for reading."""
+        return self._opened.version() if isinstance(self._opened, Readers) else None
+
     def close(self) -> None:
         """Close the file; uncommitted changes are lost."""
-        if isinstance(self._opened, Readers) or not self._is_file:
+        if isinstance(self._opened, Readers) or not (self.at / CATALOG_FILE).exists():  # or in memory
             self._opened.close()
         else:
             integrity.close_and_record(self.at / CATALOG_FILE, self._opened)
-
-    @property
-    def _is_file(self) -> bool:
-        """Whether the catalog is on disk rather than in memory."""
-        return (self.at / CATALOG_FILE).exists()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

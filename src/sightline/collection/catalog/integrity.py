@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import os
+import secrets
 import sqlite3
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def check(path: Path) -> bool:
         if before is None:
             return False
         try:
-            is_same = _digest(path) == before and not _has_log(path)
+            is_same = _digest(path) == before[0] and not _has_log(path)
         except OSError as error:
             raise DamagedCatalogError(f"{path}: cannot be read: {error.strerror or error}") from error
         if is_same:
@@ -64,7 +65,8 @@ def close_and_record(path: Path, connection: sqlite3.Connection) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         connection.execute(f"PRAGMA busy_timeout = {_WAIT_MS}")
-        is_busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        # of an empty log, a checkpoint changes nothing, but readers would take it for a change
+        is_busy = _has_log(path) and connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
     except sqlite3.Error:
         is_busy = True
     connection.close()
@@ -72,7 +74,8 @@ def close_and_record(path: Path, connection: sqlite3.Connection) -> None:
         return
     try:
         digest = _digest(path)
-        write_atomic(path.with_name(CHECKSUM_FILE), json.dumps({"digest": digest, "check": _check_of(digest)}))
+        record = {"digest": digest, "check": _check_of(digest), "run": secrets.token_hex(8)}
+        write_atomic(path.with_name(CHECKSUM_FILE), json.dumps(record))
     except OSError:  # disk full: no checksum is recorded
         return
 
@@ -86,12 +89,15 @@ def set_aside(path: Path) -> None:
         path.replace(path.with_name(path.name + ".damaged"))
 
 
-def _recorded(path: Path) -> str | None:
-    """Return the recorded checksum; None if it is missing or itself damaged."""
+def _recorded(path: Path) -> tuple[str, str] | None:
+    """Return the recorded checksum, and a value that differs each time it is recorded; None if missing or damaged.
+
+    A process may write and leave the catalog as it was, which is no damage for those who read it meanwhile.
+    """
     try:
         record = json.loads(read_regular(path.with_name(CHECKSUM_FILE), _LARGEST))
         digest = str(record["digest"])
-        return digest if record["check"] == _check_of(digest) else None
+        return (digest, str(record.get("run", ""))) if record["check"] == _check_of(digest) else None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 

@@ -23,6 +23,7 @@ class Readers:
         self._all: weakref.WeakSet[_Reader] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._cancelled: Callable[[], bool] | None = None
+        self._watching: _Reader | None = None
         self._is_open = True
         self.connection()
 
@@ -38,6 +39,16 @@ class Readers:
                 if self._cancelled:
                     reader.stop_when(self._cancelled)
         return reader.connection
+
+    def version(self) -> int:
+        """Return a number that changes whenever a change to the database is committed; the same for all threads."""
+        with self._lock:
+            if not self._is_open:
+                raise CollectionError("the collection was closed", "Open it again.")
+            if self._watching is None:  # versions of different connections cannot be compared
+                self._watching = _Reader(self._connect())
+                self._all.add(self._watching)
+            return int(self._watching.connection.execute("PRAGMA data_version").fetchone()[0])
 
     def stop_when(self, cancelled: Callable[[], bool]) -> None:
         """Interrupt a running query when `cancelled`, which is called in the query's thread, returns True."""

@@ -10,15 +10,17 @@ import hmac
 import json
 import os
 import secrets
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from sightline.cache import state_folder
 from sightline.errors import CollectionError
-from sightline.files import read_regular
+from sightline.files import FolderLock, read_regular, write_atomic
 
-_KEY_FILE = "key"
+_KEY_FILE, _LOCK_FILE = "key", "lock"
+_POLL_SECONDS = 0.01
 _KEY_BYTES = 32
 
 
@@ -63,14 +65,27 @@ def _key(create: bool) -> bytes | None:
     try:
         folder = state_folder()
         path = folder / _KEY_FILE
-        if create and not path.exists():
+        if create and not _is_complete(path):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "wb") as file:
-                file.write(secrets.token_bytes(_KEY_BYTES))
+            _create(path)
         key = read_regular(path, _KEY_BYTES)
-    except FileExistsError:  # another process created it first
-        return _key(create=False)
     except (OSError, RuntimeError):  # RuntimeError: no home folder
         return None
     return key if len(key) == _KEY_BYTES else None
+
+
+def _create(path: Path) -> None:
+    """Create the key, unless another process does so at the same time; nobody ever reads a part of it."""
+    lock = FolderLock(path.with_name(_LOCK_FILE))
+    try:
+        while not lock.acquire():
+            time.sleep(_POLL_SECONDS)
+        if not _is_complete(path):
+            write_atomic(path, secrets.token_bytes(_KEY_BYTES), mode=0o600)
+    finally:
+        lock.close()
+
+
+def _is_complete(path: Path) -> bool:
+    """Return whether the key exists; an empty file is what a crash of an earlier version left."""
+    return path.exists() and path.stat().st_size > 0

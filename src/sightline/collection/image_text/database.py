@@ -36,6 +36,10 @@ CREATE VIRTUAL TABLE words USING fts5(body, tokenize = 'trigram');  -- of pictur
 """
 
 
+class _DamagedTextError(CollectionError):
+    """The file is not a valid database; a database that is only locked, or on a full disk, is not damaged."""
+
+
 class TextRead(NamedTuple):
     """The text of one image, identified by its content hash, or why it could not be read."""
 
@@ -75,11 +79,15 @@ class TextDatabase:
             return None
         _check(path)
         if not write:
-            return cls(path, Readers(lambda: _connect(path, "ro"))) if path.exists() else None
+            found = cls(path, Readers(lambda: _connect(path, "ro"))) if path.exists() else None
+            if found and found._all("PRAGMA user_version") == [(0,)]:  # another process is creating it
+                found.close()
+                return None
+            return found
         path.parent.mkdir(exist_ok=True)
         try:
             return cls(path, _to_write(path))
-        except CollectionError:
+        except _DamagedTextError:
             for suffix in ("", "-wal", "-shm"):
                 path.with_name(path.name + suffix).unlink(missing_ok=True)
             return cls(path, _to_write(path))
@@ -232,4 +240,8 @@ def _parsed(lines: object) -> list[TextLine]:
 
 
 def _unusable(path: Path, error: sqlite3.Error) -> CollectionError:
-    return CollectionError(f"{path}: cannot be used: {error}", f"Delete {path.parent}, and index again.")
+    if isinstance(error, sqlite3.OperationalError):
+        return CollectionError(
+            f"{path}: cannot be used: {error}", f"Try again, or delete {path.parent} and index again."
+        )
+    return _DamagedTextError(f"{path}: cannot be used: {error}", f"Delete {path.parent}, and index again.")

@@ -25,6 +25,8 @@ class FileDecoders:
     def __init__(self) -> None:
         self._own = threading.local()
         self._all: list[DecoderProcess] = []
+        self._lock = threading.Lock()
+        self._is_closed = False
 
     def preview(self, source: ImageBytes) -> ImageBytes:
         """Return the preview of a RAW photo, as a JPEG."""
@@ -46,7 +48,9 @@ class FileDecoders:
 
     def close(self) -> None:
         """Kill the processes, even while they are busy."""
-        for process in list(self._all):
+        with self._lock:
+            self._is_closed = True
+        for process in self._all:
             process.close()
 
     def _request(self, name: str, task: dict[str, Any], data: bytes, seconds: float) -> tuple[dict[str, Any], bytes]:
@@ -61,5 +65,8 @@ class FileDecoders:
         found: DecoderProcess | None = getattr(self._own, "process", None)
         if found is None:
             found = self._own.process = DecoderProcess()
-            self._all.append(found)
+            with self._lock:
+                if self._is_closed:
+                    raise RuntimeError("the decoders were closed")
+                self._all.append(found)
         return found

@@ -8,7 +8,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -63,15 +63,22 @@ class SharedCatalog(Catalog):
 
     def files(self, status: Status | None = None) -> list[File]:
         """Return every file; broken files are known only on the indexing machine."""
-        with self._reading:
-            self.everything()
+        with self._everything():
             return super().files(status)
 
     def everything(self) -> sqlite3.Connection:
-        """Return a connection to tables that contain all items, for queries about all of them."""
+        """Return a copy of the tables with all items: other threads replace rows of the original at any time."""
+        copied = empty_catalog()
+        with self._everything():
+            self.connection.backup(copied)
+        return copied
+
+    def _everything(self) -> AbstractContextManager[None]:
+        """Read the notes of all items, and hold the lock until the block ends."""
         notes = self.store.notes_where()
-        with self._known(notes, [id for id in super().ids() if id not in notes]):
-            return self.connection
+        with self._reading:
+            gone = [id for id in super().ids() if id not in notes]
+        return self._known(notes, gone)
 
     def narrowed(self, store: Store, where: str) -> tuple[Store, Ids | None]:
         """Return a view that the server filters or, if it cannot apply the filter, the store and the matching ids.

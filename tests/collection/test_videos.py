@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -205,6 +206,29 @@ def test_a_decoder_that_dies_costs_one_file(filmed: Path, tmp_path: Path, monkey
     assert report.new == 1
     assert {Path(one.path).name for one in report.broken} == {"one.mp4", "two.webm"}
     assert all("takes longer than" in one.reason for one in report.broken)
+
+
+def test_a_video_that_is_replaced_while_it_is_read_is_not_taken_for_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    film(photos / "a.mp4", [scene(1)], 1)
+    film(tmp_path / "other.mp4", [scene(2)], 1)
+    put(photos / "b.mp4", (photos / "a.mp4").read_bytes())
+    moments = decoders.FileDecoders.moments
+
+    def replaced(self: decoders.FileDecoders, path: Path, *arguments: Any) -> DecodedVideo:
+        if path.name == "a.mp4" and (tmp_path / "other.mp4").exists():
+            (tmp_path / "other.mp4").replace(path)
+        return moments(self, path, *arguments)
+
+    monkeypatch.setattr(decoders.FileDecoders, "moments", replaced)
+    report = sightline.index(photos, model=Colours())
+    assert [one.reason for one in report.broken] == ["changed while it was read"]
+    sightline.index(photos, model=Colours())
+    with Collection.open(photos, Colours()) as collection:
+        assert [collection.search(seed)[0].path for seed in ("1", "2")] == ["b.mp4", "a.mp4"]
 
 
 def test_without_the_extra_videos_are_counted_and_what_was_indexed_stays(

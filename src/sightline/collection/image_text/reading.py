@@ -71,13 +71,13 @@ def read_text_in_images(at: Path, progress: TextProgress | None = None, *, retry
     with _lock(at), closing(Catalog.open(at, trusted=manifest.is_trusted)) as catalog:
         database = TextDatabase.open(at, write=True)
         assert database is not None
-        with closing(database), closing(DecoderProcess()) as decoder:
+        with closing(database):
             known = database.hashes()
             failed = {hash for hash, _ in database.problems()} if retry else set[bytes]()
             database.remove(known.difference(catalog.hashes()) | failed)
             known -= failed
             try:
-                _read_all(catalog, database, decoder, _pending(catalog, known), report, progress)
+                _read_all(catalog, database, _pending(catalog, known), report, progress)
             finally:
                 report.seconds = time.monotonic() - began
     return report
@@ -86,17 +86,23 @@ def read_text_in_images(at: Path, progress: TextProgress | None = None, *, retry
 def _read_all(
     catalog: Catalog,
     database: TextDatabase,
-    decoder: DecoderProcess,
     work: list[tuple[int, bytes]],
     report: TextReport,
     progress: TextProgress | None,
 ) -> None:
     found: list[TextRead] = []
     saved = time.monotonic()
+    done = 0
+
+    def check() -> None:
+        if progress:
+            progress(done, len(work))
+
+    decoder = DecoderProcess(check)  # one image may take minutes, so reading also stops in the middle of it
     try:
-        for done, (id, hash) in enumerate(work):
-            if progress:
-                progress(done, len(work))
+        for place, (id, hash) in enumerate(work):
+            done = place
+            check()
             item = catalog.items([id]).get(id)
             one = _read_one(item, hash, decoder) if item else None
             if one is None:
@@ -110,6 +116,7 @@ def _read_all(
                 database.add(found)
                 found, saved = [], time.monotonic()
     finally:
+        decoder.close()
         database.add(found)
     if progress and work:
         progress(len(work), len(work))

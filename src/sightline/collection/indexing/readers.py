@@ -2,23 +2,26 @@
 
 import hashlib
 from collections import deque
-from collections.abc import Container, Generator, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Container, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from sightline.collection.catalog.exif import place, taken
-from sightline.collection.catalog.files import Facts, PendingFile
+from sightline.collection.catalog.files import Facts, PendingFile, Stamp
+from sightline.collection.indexing.changed_files import stamp_of
 from sightline.collection.indexing.decoders import FileDecoders
 from sightline.collection.indexing.report import FileProblem
 from sightline.collection.indexing.texts import text_hash
 from sightline.collection.indexing.video_files import file_digest, is_video_file
 from sightline.errors import MediaError, MissingDecoderError, ModelError
 from sightline.media import ImageBytes, ImageFile, ImageInput, RegionConfig, require_pixels, to_input
+from sightline.media.decoder import LOOK_SECONDS
 from sightline.media.file_types import RAW, detect_type
 from sightline.media.jpeg import to_jpeg
 from sightline.media.memory import decoding
@@ -75,10 +78,12 @@ def read_images(
     known: Container[bytes],
     workers: int | None = None,
     stored_images: StoredImages = "none",
+    check: Callable[[], None] = lambda: None,
 ) -> Generator[Outcome, None, None]:
     """Yield every image with its facts, in order; images with a known hash are not decoded.
 
     stored_images: what to store of each new image, if the store keeps images.
+    check: called often while waiting for a file, such as a long video; it ends the run by raising an error.
 
     Threads suffice because reading, hashing, decoding and resampling release the GIL. Only a few images are in
     progress at once, so memory does not grow with their number.
@@ -91,7 +96,11 @@ def read_images(
         for found in islice(files, _AHEAD):
             waiting.append(pool.submit(read, found))
         while waiting:
-            outcome = waiting.popleft().result()
+            first = waiting.popleft()
+            while not first.done():
+                wait([first], LOOK_SECONDS)
+                check()
+            outcome = first.result()
             for found in islice(files, 1):
                 waiting.append(pool.submit(read, found))
             yield outcome
@@ -137,6 +146,7 @@ def _unread(found: PendingFile, error: MediaError, *, is_local: bool = True) -> 
 
 
 def _read_video(found: PendingFile, preprocess: ImageInput, known: Container[bytes], decoders: FileDecoders) -> Outcome:
+    looks = _looks(found.where)
     try:
         digest = file_digest(found.where)
     except MediaError as error:
@@ -148,8 +158,18 @@ def _read_video(found: PendingFile, preprocess: ImageInput, known: Container[byt
     except (MediaError, ModelError) as error:
         reason = error.reason if isinstance(error, MediaError) else error.what
         return Outcome(found, problem=reason, permanent=not isinstance(error, MissingDecoderError))
+    if looks is None or looks != _looks(found.where):  # the moments may not be those of the content with this hash
+        return Outcome(found, problem="changed while it was read", permanent=False)
     first, *others = video.facts(digest)
     return Outcome(found, first, video.moments.pixels, tuple(others))
+
+
+def _looks(path: Path) -> Stamp | None:
+    """Return a file's size and times; None if it is missing."""
+    try:
+        return stamp_of(path)[0]
+    except OSError:
+        return None
 
 
 def _decode(

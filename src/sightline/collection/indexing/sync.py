@@ -116,14 +116,27 @@ def _sync(
 def _encode_here(
     model: Model, work: Sequence[PendingFile], writer: Writer, known: set[bytes], progress: IndexProgress | None
 ) -> None:
-    is_texts = writer.report.kind == "texts"
+    is_texts, files = writer.report.kind == "texts", 0
+
+    def note(done: int, total: int) -> None:
+        nonlocal files
+        files = done
+        if progress:
+            progress(done, total)
+
     outcomes = (
         read_texts(work, known)
         if is_texts
-        else read_images(work, model.preprocess, known, stored_images=writer.stored_images)
+        else read_images(
+            work,
+            model.preprocess,
+            known,
+            stored_images=writer.stored_images,
+            check=lambda: note(files, len(work)),
+        )
     )
     with closing(outcomes):
-        encode(outcomes, len(work), writer, model, known, progress)
+        encode(outcomes, len(work), writer, model, known, note)
 
 
 def _fast_variant(model: Model, kind: ItemKind) -> Model:

@@ -129,13 +129,12 @@ async def _ids(request: Request) -> list[int]:
     return Chosen(ids=[int(part) for part in given.split(",")]).ids
 
 
-def _items(library: Library, ids: Sequence[int]) -> list[tuple[Member, list[Item]]]:
+def _items(members: Sequence[Member], ids: Sequence[int]) -> list[tuple[Member, list[Item]]]:
     """Return the existing items with these ids, by collection, in order; raises an error if there are none."""
-    with library.use() as members:
-        chosen = []
-        for member, own in split_ids(members, ids):
-            found = member.collection.items(own)
-            chosen.append((member, [found[id] for id in dict.fromkeys(own) if id in found]))
+    chosen = []
+    for member, own in split_ids(members, ids):
+        found = member.collection.items(own)
+        chosen.append((member, [found[id] for id in dict.fromkeys(own) if id in found]))
     if not any(items for _, items in chosen):
         raise not_found(ids[0])
     return chosen
@@ -145,11 +144,12 @@ def _entries(library: Library, ids: Sequence[int]) -> list[Entry]:
     with library.use() as members:
         if members[0].collection.kind != "images":
             raise RefusedError(422, "texts cannot be downloaded", "Use /v1/items.")
-        return entries(_items(library, ids))
+        return entries(_items(members, ids))
 
 
 def _paths(library: Library, ids: Sequence[int], is_local: bool) -> list[str]:
-    files = {member.outer(item.id): item.files[0] for member, items in _items(library, ids) for item in items}
+    with library.use() as members:
+        files = {member.outer(item.id): item.files[0] for member, items in _items(members, ids) for item in items}
     return [
         os.fspath(files[id].where).encode("utf-8", "replace").decode() if is_local else files[id].path
         for id in dict.fromkeys(ids)
@@ -158,7 +158,8 @@ def _paths(library: Library, ids: Sequence[int], is_local: bool) -> list[str]:
 
 
 def _folder(library: Library, id: int) -> Path:
-    ((_, items),) = _items(library, [id])
+    with library.use() as members:
+        ((_, items),) = _items(members, [id])
     file = items[0].files[0]
     folder = file.where.parent
     if not file.is_trusted or not folder.is_dir():
@@ -192,8 +193,8 @@ def _change(
     name: str,
     ids: Sequence[int],
 ) -> list[dict[str, Any]]:
-    with library.use():
-        for member, items in _items(library, ids):
+    with library.use() as members:
+        for member, items in _items(members, ids):
             if items:
                 change(member.collection, name, [item.id for item in items])
     return _albums(library)

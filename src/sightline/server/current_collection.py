@@ -24,6 +24,7 @@ class CurrentCollection:
         self._at = at
         self._model = model
         self._lock = threading.Lock()
+        self._renewing = threading.Lock()
         self._users: dict[Collection, int] = {}
         self._stamp = _stamp(at)
         self._now = _opened(at, model)
@@ -52,17 +53,18 @@ class CurrentCollection:
 
     def renew(self) -> bool:
         """Reopen the collection if it has changed; returns whether it was reopened. Errors leave the old state open."""
-        stamp = _stamp(self._at)
-        if stamp == self._stamp:
-            return False
-        try:
-            opened = _opened(self._at, self._model)
-        except SightlineError as error:
-            _log.warning("continuing with the collection as it was: %s", error)
-            return False
-        with self._lock:
-            self._now, self._stamp = opened, stamp
-            self._users[opened] = 0
+        with self._renewing:  # so that a slower thread does not bring back an older state
+            stamp = _stamp(self._at)
+            if stamp == self._stamp:
+                return False
+            try:
+                opened = _opened(self._at, self._model)
+            except SightlineError as error:
+                _log.warning("continuing with the collection as it was: %s", error)
+                return False
+            with self._lock:
+                self._now, self._stamp = opened, stamp
+                self._users[opened] = 0
         self._close_unused()
         return True
 

@@ -61,17 +61,17 @@ def original_image(collection: Collection, item: Item, limits: Limits, decoders:
     head = found[:_HEAD_BYTES] if isinstance(found, bytes) else os.pread(found.fileno(), _HEAD_BYTES, 0)
     content_type = detect_type(head).content_type
     if content_type is None:
-        return ImageContent("image/jpeg", decoders.jpeg(_source(item, _read(found)), _ORIGINAL_QUALITY))
+        return ImageContent("image/jpeg", decoders.jpeg(_source(collection, item, found), _ORIGINAL_QUALITY))
     if isinstance(found, bytes):
         return ImageContent(content_type, found)
     if os.fstat(found.fileno()).st_size < _STREAMED_BYTES:
-        return ImageContent(content_type, _read(found))
+        return ImageContent(content_type, _source(collection, item, found).data)
     return ImageContent(content_type, file=found)
 
 
 def camera(collection: Collection, item: Item, limits: Limits, decoders: DecoderPool) -> dict[str, str]:
     """Return the camera data in an item's image."""
-    return decoders.camera(_source(item, _read(_indexed_content(collection, item, limits))))
+    return decoders.camera(_source(collection, item, _indexed_content(collection, item, limits)))
 
 
 def read_chunk(file: BinaryIO, offset: int, count: int) -> bytes:
@@ -103,7 +103,7 @@ class Thumbnails:
             if frame is not None:
                 data = frame(side, _THUMBNAIL_QUALITY)
             else:
-                source = _source(item, _read(_content(collection, item, self._limits)))
+                source = _source(collection, item, _content(collection, item, self._limits))
                 data = self._decoders.thumbnail(source, side, _THUMBNAIL_QUALITY)
         _keep(place, data)
         if next(self._made_so_far) % _TIDY_EVERY == 0:
@@ -163,7 +163,11 @@ def _indexed_content(collection: Collection, item: Item, limits: Limits) -> byte
     found = open_content([source_of(file) for file in item.files], content_hash(collection, item), limits)
     if found is not None:
         return found
-    raise RefusedError(404, f"the picture of item {item.id} is not available", CHANGED)
+    raise _unavailable(item)
+
+
+def _unavailable(item: Item) -> RefusedError:
+    return RefusedError(404, f"the picture of item {item.id} is not available", CHANGED)
 
 
 def open_content(sources: Sequence[ImageSource], wanted: bytes, limits: Limits) -> bytes | BinaryIO | None:
@@ -214,16 +218,16 @@ def digest_of(content: bytes | BinaryIO) -> bytes:
     return digest.digest()
 
 
-def _read(content: bytes | BinaryIO) -> bytes:
-    if isinstance(content, bytes):
-        return content
-    with content:
-        content.seek(0)
-        return content.read()
-
-
-def _source(item: Item, data: bytes) -> ImageBytes:
-    return ImageBytes(f"item {item.id}", data)
+def _source(collection: Collection, item: Item, content: bytes | BinaryIO) -> ImageBytes:
+    """Return the content of an item's image in memory; raises an error if the file was written to in the meantime."""
+    if not isinstance(content, bytes):
+        with content:
+            content.seek(0)
+            data = content.read()
+        if digest_of(data) != content_hash(collection, item):
+            raise _unavailable(item)
+        content = data
+    return ImageBytes(f"item {item.id}", content)
 
 
 def _keep(place: Path, data: bytes) -> None:

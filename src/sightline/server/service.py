@@ -28,11 +28,11 @@ from sightline.server.image_files import ImageContent, Thumbnails, camera, conte
 from sightline.server.library import Library
 from sightline.server.limits import Limits
 from sightline.server.metrics import Metrics
-from sightline.server.problems import RefusedError, not_found
+from sightline.server.problems import RefusedError, not_found, unavailable
 from sightline.server.requests import Embed, Match, Search, decoded
 from sightline.server.shared_model import SharedModel
 from sightline.server.similar import similar
-from sightline.server.videos import VideoFile, nearest_moment, open_video
+from sightline.server.videos import VideoFile, nearest_moment, open_video, video_frame
 from sightline.server.worker_pool import BatchedPool, WorkerPool
 from sightline.stores.base import PaddedVectors, Part
 
@@ -169,9 +169,7 @@ class Service:
         """Return a function that encodes the video frame at the item's moment as a JPEG."""
 
         def frame(side: int | None, quality: int) -> bytes:
-            video = open_video(collection, item, self.limits)
-            with video.file:
-                return self.decoders.frame(video.path, f"item {item.id}", item.moment or 0.0, quality, side)
+            return video_frame(collection, item, self.limits, self.decoders, side, quality)
 
         return frame
 
@@ -190,7 +188,9 @@ class Service:
     def similar(self, id: int, k: int) -> dict[str, Any]:
         """Return the items most similar to an item."""
         with self.library.holding(id) as (member, own), self.library.use() as members:
-            place = [one.number for one in members].index(member.number)
+            place = next((place for place, one in enumerate(members) if one.number == member.number), None)
+            if place is None:  # its folder has just been deleted
+                raise unavailable()
             hits, took_ms = similar([one.collection for one in members], place, own, k)
             shown = answers.group_hit_answers(hits, members)
             spent = {part: round(ms, 2) for part, ms in took_ms.items()}

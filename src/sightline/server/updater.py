@@ -52,7 +52,7 @@ class CollectionUpdater:
     ) -> None:
         """Prepare the threads. watch: whether to index changed files. read_text: whether to read text in new images."""
         self._current, self._at, self._model = current, at, model
-        self._notify = notify or _log.info
+        self._notify_user = notify or _log.info
         self._seconds = seconds
         self._stop = threading.Event()
         self._failures = 0  # consecutive failures to reopen the collection
@@ -142,6 +142,12 @@ class CollectionUpdater:
                 trouble = str(error)
             except Exception:
                 _log.exception("reading text failed")
+
+    def _notify(self, message: str) -> None:
+        try:
+            self._notify_user(message)
+        except Exception:  # such as a terminal that was closed
+            _log.exception("could not show: %s", message)
 
     def _go_on(self, done: int, total: int) -> None:
         if self._stop.is_set():

@@ -11,6 +11,7 @@ from sightline.collection.catalog.files import File, Stamp
 from sightline.collection.indexing.shards_and_urls import source_of
 from sightline.media import ImageFile
 from sightline.media.video_types import HEAD_BYTES, video_type
+from sightline.server.decoders import DecoderPool
 from sightline.server.image_files import CHANGED, content_hash, digest_of, open_regular_file
 from sightline.server.limits import Limits
 from sightline.server.problems import RefusedError
@@ -24,6 +25,16 @@ class VideoFile:
 
     path: Path
     file: BinaryIO
+    opened: os.stat_result
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the path still leads to this file, unchanged since it was opened."""
+        try:
+            now = self.path.stat()
+        except OSError:
+            return False
+        return os.path.samestat(now, self.opened) and _looks(now).matches(_looks(self.opened))
 
     @property
     def size(self) -> int:
@@ -53,10 +64,27 @@ def open_video(collection: Collection, item: Item, limits: Limits) -> VideoFile:
         with contextlib.suppress(OSError):
             opened = open_regular_file(source.path, limits.video_bytes)
             if opened is not None:
-                if _is_unchanged(file, opened) or digest_of(opened) == wanted:
-                    return VideoFile(source.path, opened)
+                found = os.fstat(opened.fileno())
+                if _is_unchanged(file, found) or digest_of(opened) == wanted:
+                    return VideoFile(source.path, opened, found)
                 opened.close()
-    raise RefusedError(404, f"the video of item {item.id} is not available", CHANGED)
+    raise _unavailable(item)
+
+
+def video_frame(
+    collection: Collection, item: Item, limits: Limits, decoders: DecoderPool, side: int | None, quality: int
+) -> bytes:
+    """Return the frame of a video at the item's moment, as a JPEG."""
+    video = open_video(collection, item, limits)
+    with video.file:
+        found = decoders.frame(video.path, f"item {item.id}", item.moment or 0.0, quality, side)
+        if not video.is_in_place:  # the decoder, which opens the path itself, may have read another video
+            raise _unavailable(item)
+        return found
+
+
+def _unavailable(item: Item) -> RefusedError:
+    return RefusedError(404, f"the video of item {item.id} is not available", CHANGED)
 
 
 def nearest_moment(collection: Collection, item: Item, seconds: float | None) -> float:
@@ -68,11 +96,13 @@ def nearest_moment(collection: Collection, item: Item, seconds: float | None) ->
     return every[0] if seconds is None else min(every, key=lambda one: abs(one - seconds))
 
 
-def _is_unchanged(file: File, opened: BinaryIO) -> bool:
+def _is_unchanged(file: File, found: os.stat_result) -> bool:
     """Return whether a file appears unchanged since it was read, judging by its size and times.
 
     Reading a long video in full for every request would be too slow.
     """
-    found = os.fstat(opened.fileno())
-    now = Stamp(found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-    return file.stamp is not None and file.stamp.ctime_ns is not None and file.stamp.matches(now)
+    return file.stamp is not None and file.stamp.ctime_ns is not None and file.stamp.matches(_looks(found))
+
+
+def _looks(found: os.stat_result) -> Stamp:
+    return Stamp(found.st_size, found.st_mtime_ns, found.st_ctime_ns)

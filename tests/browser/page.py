@@ -2,6 +2,7 @@
 
 import base64
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy.typing as npt
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, Route, expect
 
+from browser.conftest import PATIENCE_MS
 from sightline.demo import PICTURES
 
 PUT_FILE = """([kind, name, type, data]) => {
@@ -31,9 +33,17 @@ class Held:
     """Keeps requests from the server until they are let go."""
 
     def __init__(self, page: Page, pattern: str) -> None:
+        self.page = page
         self.routes: list[Route] = []
         self.holds = True
         page.route(re.compile(pattern), lambda route: self.routes.append(route) if self.holds else route.continue_())
+
+    def wait_for(self, count: int = 1) -> None:
+        """Wait until so many requests are held."""
+        end = time.monotonic() + PATIENCE_MS / 1000
+        while len(self.routes) < count:
+            assert time.monotonic() < end, "no such request"
+            self.page.wait_for_timeout(20)
 
     def let_go(self) -> None:
         """Let go of these requests, and of any that are still to come."""

@@ -1,11 +1,10 @@
 """A slow or failing server: late answers change nothing that is newer, and what fails is told."""
 
 import re
-import time
 
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Route, expect
 
-from browser.conftest import PATIENCE_MS, Opener
+from browser.conftest import Opener
 from browser.page import Held, first, named, put, search, settled, tiles, word
 from browser.test_browsing import pretend
 from server.served import served
@@ -14,20 +13,12 @@ from sightline.server.app import create_app
 from sightline.server.run import ServedCollection
 
 
-def asked(page: Page, held: Held, count: int = 1) -> None:
-    """Wait until so many requests are held."""
-    end = time.monotonic() + PATIENCE_MS / 1000
-    while len(held.routes) < count:
-        assert time.monotonic() < end, "no such request"
-        page.wait_for_timeout(20)
-
-
 def test_results_that_were_left_and_come_back_are_not_covered_by_the_timeline(open_page: Opener) -> None:
     page = search(settled(open_page()), "a dog")
     shown = tiles(page).count()
     late = Held(page, r"/v1/timeline")
     page.locator("#home").click()
-    asked(page, late)
+    late.wait_for()
     late.routes.pop(0).continue_()
     page.wait_for_timeout(300)
     page.go_back()
@@ -43,7 +34,7 @@ def test_a_timeline_that_was_left_and_comes_back_shows_its_own_pictures(open_pag
     expect(tiles(page)).to_have_count(8)
     late = Held(page, r"/v1/timeline/items")
     page.locator("#folder").select_option("trips/2021")
-    asked(page, late)
+    late.wait_for()
     page.go_back()
     settled(page)
     late.let_go()
@@ -57,7 +48,7 @@ def test_a_search_that_was_left_keeps_its_words_and_phrases(open_page: Opener) -
     late = Held(page, r"/v1/search")
     words = page.get_by_label("What to find")
     words.fill("a red owl")
-    asked(page, late)
+    late.wait_for()
     words.fill("a castle in 2021")
     settled(page)
     late.let_go()
@@ -93,7 +84,7 @@ def test_a_selection_that_was_cleared_stays_clear(open_page: Opener, address: st
     settled(page)
     late = Held(page, r"/v1/timeline/items\?start=1900")
     page.keyboard.press("Control+a")
-    asked(page, late)
+    late.wait_for()
     page.keyboard.press("Escape")
     for route in late.routes:
         route.fallback()
@@ -111,7 +102,7 @@ def test_a_picture_that_loads_late_takes_no_focus_from_the_words(open_page: Open
     words.press("ArrowDown")
     expect(first(page)).to_be_focused()
     page.keyboard.press("End")
-    asked(page, late)
+    late.wait_for()
     words.focus()
     for route in late.routes:
         route.fallback()
@@ -255,7 +246,7 @@ def test_more_results_keep_the_focus_on_the_button(open_page: Opener) -> None:
     settled(page)
     more = page.get_by_role("button", name="Show more")
     more.focus()
-    asked(page, late)
+    late.wait_for()
     page.wait_for_timeout(300)
     expect(more).to_be_focused()
     for route in late.routes:
@@ -270,7 +261,7 @@ def test_retrying_ends_once_another_search_was_answered(open_page: Opener, allow
     up = Held(page, "/healthz")
     page.route(re.compile("/v1/search"), lambda route: route.abort())
     page.get_by_label("What to find").fill("a dog")
-    asked(page, up)
+    up.wait_for()
     page.unroute(re.compile("/v1/search"))
     search(page, "an owl")
     expect(page.locator("#banner")).to_be_hidden()
@@ -289,7 +280,7 @@ def test_details_that_come_late_change_no_star(open_page: Opener) -> None:
     expect(page.locator("#viewer")).to_be_hidden()
     late = Held(page, r"/v1/items/\d+$")
     first(page).click()
-    asked(page, late)
+    late.wait_for()
     page.keyboard.press("Escape")
     expect(page.locator("#viewer")).to_be_hidden()
     late.holds = False

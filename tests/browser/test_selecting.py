@@ -184,6 +184,7 @@ def test_an_album_is_asked_for_at_once_and_saved_once(own: str, open_page: Opene
     names.let_go()
     for _ in range(3):
         page.keyboard.press("Enter")
+    changes.wait_for()
     page.wait_for_timeout(200)
     assert len(changes.routes) == 1
     page.keyboard.press("Escape")

@@ -241,7 +241,7 @@ def test_more_results_keep_the_focus_on_the_button(open_page: Opener) -> None:
         route.fulfill(json={**found, "hits": hits if start < 120 else hits[:20]})
 
     page.route(re.compile(r"/v1/search\?"), many)
-    late = Held(page, "start=60")
+    late, last = Held(page, "start=60"), Held(page, "start=120")
     page.get_by_label("What to find").fill("a dog")
     settled(page)
     more = page.get_by_role("button", name="Show more")
@@ -251,8 +251,14 @@ def test_more_results_keep_the_focus_on_the_button(open_page: Opener) -> None:
     expect(more).to_be_focused()
     for route in late.routes:
         route.fallback()
-    page.wait_for_timeout(300)
+    expect(tiles(page)).to_have_count(120)
     expect(more).to_be_focused()
+    more.press("Enter")  # if the page has not asked for more by itself
+    last.wait_for()
+    for route in last.routes:
+        route.fallback()
+    expect(more).to_be_hidden()
+    expect(tiles(page).last).to_be_focused()
 
 
 def test_retrying_ends_once_another_search_was_answered(open_page: Opener, allowed: list[str]) -> None:

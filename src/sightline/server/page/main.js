@@ -219,7 +219,9 @@ async function addMore() {
     const isOpen = answer.hits.length >= MORE && likely.includes(added.at(-1));
     byId("heading").textContent = messages.resultCount(likely, unlikely, about.kind, line, isOpen);
     byId("divider").hidden = !likely.length || !unlikely.length;
-    byId("further").hidden = answer.hits.length < MORE;
+    const isEnd = answer.hits.length < MORE;
+    if (isEnd && document.activeElement === byId("further")) grid.focus(hits.at(-1).id);
+    byId("further").hidden = isEnd;
   } catch (error) {
     failed(error, asked);
   } finally {

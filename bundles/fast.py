@@ -323,7 +323,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--activation", default="gelu")
     parser.add_argument("--random", action="store_true", help="start with random weights")
     parser.add_argument("--weights", help="continue from the weights of an earlier run")
-    parser.add_argument("--compile", action="store_true", help="compile the student; faster after a minute")
+    parser.add_argument("--compile", action="store_true", help="compile the student's layers")
     parser.add_argument("--without", default=[], type=lambda text: text.split(","), help="losses to leave out")
     parser.add_argument("--log", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)

@@ -57,7 +57,7 @@ def test_a_bundle_is_evaluated_to_a_table_and_to_json(tiny_bundle: Path, caption
 def test_a_folder_without_its_option_is_told_the_option(command: str) -> None:
     refused = run(command, "photos")
     assert refused.exit_code == 2
-    assert "unexpected extra argument (photos). Put --at before" in refused.output
+    assert "unexpected extra argument (photos). Specify" in refused.output
 
 
 def test_a_bundle_names_the_images_of_class_folders(tiny_bundle: Path, tmp_path: Path) -> None:

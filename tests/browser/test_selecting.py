@@ -148,6 +148,18 @@ def test_a_star_clicked_early_counts(own: str, open_page: Opener) -> None:
     expect(star).to_have_attribute("aria-pressed", "true")
 
 
+def test_a_star_waits_for_no_camera_data(own: str, open_page: Opener) -> None:
+    page = settled(open_page(at=own))
+    camera = Held(page, "/camera$")
+    first(page).click()
+    star = page.locator("#viewer-star")
+    star.click()
+    expect(star).to_have_attribute("aria-pressed", "true")
+    camera.let_go()
+    page.wait_for_load_state("networkidle")
+    expect(star).to_have_attribute("aria-pressed", "true")
+
+
 def test_a_favourite_that_is_not_saved_is_told(own: str, open_page: Opener, allowed: list[str]) -> None:
     allowed.append("status of 507")
     page = settled(open_page(at=own))

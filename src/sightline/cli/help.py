@@ -28,4 +28,4 @@ class HelpfulCommand(TyperCommand):
         except UsageError as error:
             if "unexpected extra argument" not in error.message or not any("--at" in one.opts for one in self.params):
                 raise
-            raise UsageError(f"{error.message}. Put --at before the folder of a collection.", ctx) from None
+            raise UsageError(f"{error.message}. Specify the folder of a collection with --at.", ctx) from None

@@ -75,7 +75,7 @@ def _key(create: bool) -> bytes | None:
 
 
 def _create(path: Path) -> None:
-    """Create the key, unless another process does so at the same time; nobody ever reads a part of it."""
+    """Create the key; processes that need it at the same time wait, and get the same one."""
     lock = FolderLock(path.with_name(_LOCK_FILE))
     try:
         while not lock.acquire():

@@ -34,7 +34,7 @@ class VideoFile:
             now = self.path.stat()
         except OSError:
             return False
-        return os.path.samestat(now, self.opened) and _looks(now).matches(_looks(self.opened))
+        return os.path.samestat(now, self.opened) and Stamp.of(now).matches(Stamp.of(self.opened))
 
     @property
     def size(self) -> int:
@@ -101,8 +101,4 @@ def _is_unchanged(file: File, found: os.stat_result) -> bool:
 
     Reading a long video in full for every request would be too slow.
     """
-    return file.stamp is not None and file.stamp.ctime_ns is not None and file.stamp.matches(_looks(found))
-
-
-def _looks(found: os.stat_result) -> Stamp:
-    return Stamp(found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return file.stamp is not None and file.stamp.ctime_ns is not None and file.stamp.matches(Stamp.of(found))

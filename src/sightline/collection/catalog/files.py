@@ -24,6 +24,11 @@ class Stamp:
     mtime_ns: int
     ctime_ns: int | None = None
 
+    @classmethod
+    def of(cls, status: os.stat_result) -> "Stamp":
+        """Return the stamp of a file from its status."""
+        return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
     def matches(self, other: "Stamp") -> bool:
         """Return whether both stamps describe the same state of a file."""
         if (self.size, self.mtime_ns) != (other.size, other.mtime_ns):

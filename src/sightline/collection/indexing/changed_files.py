@@ -132,8 +132,7 @@ def _rules(folder: Path, within: Path) -> IgnoreRules:
 def stamp_of(path: Path) -> tuple[Stamp, bool]:
     """Return a file's size and times, and whether they are old enough for any later write to change them."""
     status, now = path.stat(), time.time_ns()
-    stamp = Stamp(status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    return stamp, abs(now - status.st_mtime_ns) >= _FRESH_NS
+    return Stamp.of(status), abs(now - status.st_mtime_ns) >= _FRESH_NS
 
 
 def _emptied(folder: Path, count: int) -> FileProblem:

@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from sightline.collection.catalog.exif import place, taken
 from sightline.collection.catalog.files import Facts, PendingFile, Stamp
-from sightline.collection.indexing.changed_files import stamp_of
 from sightline.collection.indexing.decoders import FileDecoders
 from sightline.collection.indexing.report import FileProblem
 from sightline.collection.indexing.texts import text_hash
@@ -146,7 +145,7 @@ def _unread(found: PendingFile, error: MediaError, *, is_local: bool = True) -> 
 
 
 def _read_video(found: PendingFile, preprocess: ImageInput, known: Container[bytes], decoders: FileDecoders) -> Outcome:
-    looks = _looks(found.where)
+    before = _stamp(found.where)
     try:
         digest = file_digest(found.where)
     except MediaError as error:
@@ -158,16 +157,16 @@ def _read_video(found: PendingFile, preprocess: ImageInput, known: Container[byt
     except (MediaError, ModelError) as error:
         reason = error.reason if isinstance(error, MediaError) else error.what
         return Outcome(found, problem=reason, permanent=not isinstance(error, MissingDecoderError))
-    if looks is None or looks != _looks(found.where):  # the moments may not be those of the content with this hash
+    if before is None or before != _stamp(found.where):  # the moments may not be those of the content with this hash
         return Outcome(found, problem="changed while it was read", permanent=False)
     first, *others = video.facts(digest)
     return Outcome(found, first, video.moments.pixels, tuple(others))
 
 
-def _looks(path: Path) -> Stamp | None:
+def _stamp(path: Path) -> Stamp | None:
     """Return a file's size and times; None if it is missing."""
     try:
-        return stamp_of(path)[0]
+        return Stamp.of(path.stat())
     except OSError:
         return None
 

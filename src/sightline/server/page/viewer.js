@@ -101,15 +101,17 @@ export class Viewer {
     byId("viewer-camera").hidden = true;
     byId("map").hidden = true;
     if (isText) return;
-    const answers = Promise.all([api.item(hit.id).catch(() => hit), api.camera(hit.id).catch(() => ({}))]);
-    this.#isFavourite = answers.then(([item]) => item.albums?.includes(FAVOURITES) ?? false);
-    const [item, camera] = await answers;
+    const found = api.item(hit.id).catch(() => hit);
+    const camera = api.camera(hit.id).catch(() => ({})); // takes longer
+    const isFavourite = (this.#isFavourite = found.then(({ albums }) => albums?.includes(FAVOURITES) ?? false));
+    const { place } = await found;
     if (own !== this.#asked) return;
-    const details = Object.values(camera);
+    showPlace(place);
+    this.#star(await isFavourite);
+    const details = Object.values(await camera);
+    if (own !== this.#asked) return;
     byId("viewer-camera").hidden = !details.length;
     byId("viewer-camera").replaceChildren(...details.map((detail) => make("span", { textContent: detail })));
-    showPlace(item.place);
-    this.#star(item.albums?.includes(FAVOURITES) ?? false);
   }
 
   #picture(hit) {
@@ -134,7 +136,8 @@ export class Viewer {
     const { id } = this.#hit;
     const before = this.#isFavourite;
     this.#isFavourite = before.then(async (was) => {
-      const problem = await (was ? api.removeFromAlbum : api.addToAlbum)(FAVOURITES, [id]).then(() => null, (error) => error);
+      const change = was ? api.removeFromAlbum : api.addToAlbum;
+      const problem = await change(FAVOURITES, [id]).then(() => null, (error) => error);
       if (!problem) this.#starred();
       if (this.#hit?.id === id) {
         byId("viewer-wrong").hidden = !problem;

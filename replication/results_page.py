@@ -38,7 +38,8 @@ def page(results: Path = RESULTS, bundle: Path = ROOT / "bundles" / "default") -
     values |= {f"{name} claims": _claims(found) for name, found in verdicts.items()}
     values |= {f"{name} sources": _sources(results, name) for name in papers}
     values |= _paper1(systems["paper1"], papers["paper1"]["reported"]) | _pretraining(results)
-    values |= _regions(systems["paper1"], results) | _paper2(systems["paper2"], papers["paper2"]["reported"])
+    values |= _regions(systems["paper1"], results)
+    values |= _paper2(systems["paper2"], papers["paper2"]["reported"], results)
     values |= _paper3(systems["paper3"], results / "paper3") | _paper4(results / "paper4")
     values |= _bundle(results, bundle) | _fast(results) | _cascade(results)
     relevance = [f"relevance{part}.json" for part in ("", "-fresh", "-fresh-before", "-fresh-previous")]
@@ -105,7 +106,7 @@ def _paper1(systems: Systems, reported: Mapping[str, Sequence[float]]) -> dict[s
     }
 
 
-def _paper2(systems: Systems, reported: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+def _paper2(systems: Systems, reported: Mapping[str, Sequence[float]], results: Path) -> dict[str, Any]:
     parts = dict.fromkeys(name for part in ("table3a", "table3b", "figure6") for name in PARTS[part])
     rows = [
         [name, with_deviation(systems.estimate(name)), with_interval(systems.gain("fusion", name))]
@@ -113,8 +114,12 @@ def _paper2(systems: Systems, reported: Mapping[str, Sequence[float]]) -> dict[s
         if name in systems.rows and name not in ("base", "fusion")
     ]
     gru = [name for name in PARTS["bigru"] if name in systems.rows]
-    pairs = ("no-neighbours", "base"), ("base-neighbours", "base"), ("fusion", "base-neighbours")
+    pairs = [("no-neighbours", "base"), ("base-neighbours", "base"), ("fusion", "base-neighbours")]
+    pairs += [("bigru", "bigru-base-neighbours")]
+    cost = read_result(results / "relations-cost.json")
     return {
+        "cost rows": [row | {"milliseconds": 1000 * row["seconds_per_step"]} for row in cost["rows"]],
+        "cost sources": sources([cost], "relations-cost.json"),
         "paper2 hardest": {
             f"{kind} {way}": systems.estimate(name, f"{way} R@1").mean
             for kind, name in (("hardest", "base hardest beside fusion"), ("all", "base"))

@@ -102,6 +102,16 @@ def test_a_call_leaves_a_result_a_run_and_the_same_call_trains_and_measures_noth
         assert list(again[first]["gain_over"]) == [run.split("-")[0]], "the gain over what came later is added"
 
 
+def test_the_cost_of_relations_is_measured_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = [word for one in ("embedding_dim", "fragment_dim") for word in ("--set", f"model.{one}=32")]
+    arguments = ["relations_cost", "--brief", *small, "--out", str(tmp_path / "cost.json")]
+    monkeypatch.setattr(sys, "argv", arguments)
+    importlib.import_module("replication.relations_cost").main()
+    rows = json.loads((tmp_path / "cost.json").read_text())["rows"]
+    assert [(row["run"], row["steps"]) for row in rows] == [("base-neighbours", 12), ("fusion", 12)] * 2
+    assert all(0 < row["seconds_per_step"] < row["seconds"] for row in rows)
+
+
 def test_paper_1_measures_every_system_and_its_ce_teaches_paper_3_and_reranks_paper_4(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,12 +7,14 @@ claims.toml holds the claims and the paper's own numbers. A claim compares syste
 - `pairs = [["A", "B"], …]`: A above B, and so on; a claim with several comparisons counts once;
 - `metric` may be a list: the claim must hold in each metric; `reported`, the gain in the paper, is then a list too;
 - with `on_par`, `better` and `worse` may differ by no more than that value in either direction;
-- `better = ["BE half / BE"]` with `at_least = 85` compares a percentage with a constant.
+- `better = "BE half / BE"` compares a percentage with another or with a constant: at least that (`at_least = 100`), or
+  `about = 90` with `on_par = 5`.
 
 A comparison is decided by its 95 % interval: it holds if the whole interval is on the claim's side, fails if the whole
 interval is on the other side, and is undecided otherwise. A claim holds if all its comparisons hold, and fails if one
-fails. Comparisons that have not been measured count only if all others hold. It is not testable if its `premise`, the
-id of another claim, does not hold here, or if `not_testable` gives a reason.
+fails. Comparisons that have not been measured count only if all others hold. The gain shown is the least favourable of
+those that decide the claim. It is not testable if its `premise`, the id of another claim, does not hold here, or if
+`not_testable` gives a reason.
 """
 
 import tomllib
@@ -33,7 +35,7 @@ CLAIMS = Path(__file__).with_name("claims.toml")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on a claim; gain: the gain of its least favourable comparison; reported: the gain in the paper."""
+    """The verdict on a claim; gain: of the least favourable comparison that decides it; reported: the paper's gain."""
 
     claim: Mapping[str, Any]
     verdict: str
@@ -57,7 +59,8 @@ def judge(paper: Mapping[str, Any], systems: Systems) -> list[Verdict]:
 
 
 def _judged(claim: Mapping[str, Any], paper: Mapping[str, Any], systems: Systems, known: Mapping[str, Verdict]) -> Any:
-    pairs = claim.get("pairs") or product(_listed(claim["better"]), _listed(claim.get("worse", claim.get("at_least"))))
+    others = next((claim[key] for key in ("worse", "at_least", "about") if key in claim), None)
+    pairs = claim.get("pairs") or product(_listed(claim["better"]), _listed(others))
     metrics = _listed(claim.get("metric", "rSum"))
     told = dict(zip(metrics, _listed(claim["reported"]), strict=True)) if "reported" in claim else {}
     gains = [
@@ -68,8 +71,9 @@ def _judged(claim: Mapping[str, Any], paper: Mapping[str, Any], systems: Systems
     found = {decide(gain, on_par) for gain, _ in measured}
     if len(measured) < len(gains) and found <= {HELD}:
         return Verdict(claim, NOT_MEASURED)
-    worst, reported = min(measured, key=lambda pair: -abs(pair[0].mean) if on_par else pair[0].mean)
-    verdict = NOT_HELD if NOT_HELD in found else UNDECIDED if UNDECIDED in found else HELD
+    verdict = next(one for one in (NOT_HELD, UNDECIDED, HELD) if one in found)
+    deciding = (pair for pair in measured if decide(pair[0], on_par) == verdict)
+    worst, reported = min(deciding, key=lambda pair: -abs(pair[0].mean) if on_par else pair[0].mean)
     premise, reason = known.get(claim.get("premise", "")), claim.get("not_testable", "")
     if premise is not None and premise.verdict != HELD:
         reason = f'the verdict on "{premise.claim["text"]}" is *{premise.verdict}*'

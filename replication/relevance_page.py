@@ -31,7 +31,8 @@ def relevance_values(
         "relevance line": result["line"],
         "relevance sources": sources([result], "relevance.json"),
         "fresh tests": _tests(fresh),
-        "fresh tests before": _shipped(before, "previous") + _shipped(previous, "present"),
+        "fresh tests before": _shipped(before, "previous") + _shipped(previous, "current"),
+        "fresh phrases": _phrases(fresh),
         "fresh sources": sources([fresh], "relevance-fresh.json"),
         "fresh sources before": sources([before], "relevance-fresh-before.json"),
         "fresh sources previous": sources([previous], "relevance-fresh-previous.json"),
@@ -50,9 +51,21 @@ def _tests(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     return tests
 
 
+def _phrases(fresh: Mapping[str, Any]) -> dict[str, float]:
+    """Return the mean stated and observed probability of the bundle's fit, for phrases with other nouns."""
+    asked = ("all validation sets", "coco-test", "other nouns")
+    tests = [one for one in fresh["tests"] if (one["fitted_on"], one["tested_on"], one["nouns"]) == asked]
+    bins = max(tests, key=lambda one: one["images"])["kinds"]["phrase"]["bins"]
+    counts, stated, observed = np.array(bins, dtype=np.float64).T
+    means = {"stated": stated, "observed": observed}
+    return {name: float(np.average(values, weights=counts)) for name, values in means.items()}
+
+
 def _shipped(result: Mapping[str, Any], rules: str) -> list[dict[str, Any]]:
-    """Return the tests of the bundle's own fit."""
-    return [one | {"rules": rules} for one in _tests(result) if one["fitted_on"] == "all validation sets"]
+    """Return the tests of the bundle's own fit in the largest collection of each source."""
+    own = [one for one in _tests(result) if one["fitted_on"] == "all validation sets"]
+    largest = max(one["images"] for one in own)
+    return [one | {"rules": rules} for one in own if one["images"] == largest]
 
 
 def _points(figures: Mapping[str, Any] | None) -> str:

@@ -24,6 +24,11 @@ TASKS = {"none": "none", "cmr": "CMR", "vmlm": "CMR, VMLM", "smrm": "CMR, SMRM",
          "vmlm-smrm": "CMR, VMLM, SMRM"}  # fmt: skip
 number, signed = "{:z.1f}".format, "{:+z.1f}".format  # z: never a negative zero
 REGIONS = "paper1-regions"
+FIGURE6 = {  # of paper 2: runs by the value of a parameter
+    "λ": {"0": "lambda-0", "0.5": "lambda-0.5", "1": "fusion", "1.5": "lambda-1.5", "2": "lambda-2"},
+    "K": {"1": "k-1", "5": "k-5", "10": "fusion", "15": "k-15", "20": "k-20"},
+    "τ": {"0.1": "tau-0.1", "0.25": "tau-0.25", "0.5": "fusion", "0.75": "tau-0.75", "1": "no-connection"},
+}
 RERANKERS, SYSTEMS = ("SEP+COOP", "JOINT+COOP"), ("CE", "BE", "SEP+COOP", "JOINT+COOP", "JOINT+CE", "JOINT+BE")
 
 
@@ -50,7 +55,7 @@ def page(results: Path = RESULTS, bundle: Path = ROOT / "bundles" / "default") -
 def _claims(verdicts: Sequence[Verdict]) -> str:
     rows = [
         [
-            one.claim["text"] + _of_metric(one.claim),
+            one.claim["text"] + _measure(one.claim),
             MISSING if one.reported is None else signed(one.reported),
             with_interval(one.gain),
             f"{one.verdict}: {one.reason}" if one.claim.get("not_testable") else one.verdict,
@@ -66,10 +71,14 @@ def _claims(verdicts: Sequence[Verdict]) -> str:
     return "\n\n".join([shown, *notes])
 
 
-def _of_metric(claim: Mapping[str, Any]) -> str:
-    """Return the metrics of a claim in brackets; empty if the only metric is rSum."""
-    metrics = claim.get("metric", [])
-    return f" ({' and '.join([metrics] if isinstance(metrics, str) else metrics)})" if metrics else ""
+def _measure(claim: Mapping[str, Any]) -> str:
+    """Return a claim's metrics (unless rSum or a loss), what it is compared with, and its margin, in brackets."""
+    metric = claim.get("metric", [])
+    metrics = [one for one in ([metric] if isinstance(metric, str) else metric) if one != "loss"]
+    parts = [" and ".join(metrics)] if metrics else []
+    parts += [f"points above {claim['about']:g} %"] if "about" in claim else []
+    parts += [f"margin {claim['on_par']:g}"] if "on_par" in claim else []
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _sources(results: Path, paper: str) -> str:
@@ -107,7 +116,7 @@ def _paper1(systems: Systems, reported: Mapping[str, Sequence[float]]) -> dict[s
 
 
 def _paper2(systems: Systems, reported: Mapping[str, Sequence[float]], results: Path) -> dict[str, Any]:
-    parts = dict.fromkeys(name for part in ("table3a", "table3b", "figure6") for name in PARTS[part])
+    parts = dict.fromkeys(name for part in ("table3a", "table3b") for name in PARTS[part])
     rows = [
         [name, with_deviation(systems.estimate(name)), with_interval(systems.gain("fusion", name))]
         for name in parts
@@ -115,7 +124,8 @@ def _paper2(systems: Systems, reported: Mapping[str, Sequence[float]], results: 
     ]
     gru = [name for name in PARTS["bigru"] if name in systems.rows]
     pairs = [("no-neighbours", "base"), ("base-neighbours", "base"), ("fusion", "base-neighbours")]
-    pairs += [("bigru", "bigru-base-neighbours")]
+    pairs += [("standalone", "base-neighbours"), ("base", "plain"), ("full", "base"), ("full", "base-twice")]
+    pairs += [("bigru", "bigru-base-neighbours"), ("bigru-base-neighbours", "bigru-base")]
     cost = read_result(results / "relations-cost.json")
     return {
         "cost rows": [row | {"milliseconds": 1000 * row["seconds_per_step"]} for row in cost["rows"]],
@@ -126,10 +136,22 @@ def _paper2(systems: Systems, reported: Mapping[str, Sequence[float]], results: 
             for way in ("t2i", "i2t")
         },
         **{f"paper2 {one} over {other}": with_interval(systems.gain(one, other)) for one, other in pairs},
+        "paper2 figure6": _figure6(systems),
         "paper2 bigru": _recalls(systems, gru, reported),
         "paper2 systems": _recalls(systems, [name for name in PARTS["table1"] if name in systems.rows], reported),
         "paper2 parts": table(["run", "rSum", "fusion's gain over it"], rows) if rows else "Not measured so far.",
     }
+
+
+def _figure6(systems: Systems) -> str:
+    """Return rSum by the values of λ, K and τ, over the seeds that all of these runs have."""
+    found = {name: systems.estimate(name).by_seed for values in FIGURE6.values() for name in values.values()}
+    seeds = sorted(set.intersection(*(set(by_seed) for by_seed in found.values())))
+    shown = {name: with_deviation(Estimate({seed: by_seed[seed] for seed in seeds})) for name, by_seed in found.items()}
+    rows = [
+        [parameter, *(f"{value}: {shown[name]}" for value, name in runs.items())] for parameter, runs in FIGURE6.items()
+    ]
+    return table(["parameter", "lowest", "lower", "as in fusion", "higher", "highest"], rows)
 
 
 def _pretraining(results: Path) -> dict[str, Any]:
@@ -158,6 +180,7 @@ def _regions(systems: Systems, results: Path) -> dict[str, Any]:
         row | {"t2i": fmean(row["t2i"]["R@1"]), "i2t": fmean(row["i2t"]["R@1"]), "rSum": fmean(row["rSum"])}
         for row in found["rows"]
     ]
+    last = {run: [row["rSum"] for row in on_val if row["run"] == run and row["step"]] for run in ("BE", "JOINT+COOP")}
     behind = {"first": _behind(*(systems.estimate(name, "t2i R@1").mean for name in ("CE", "BE")))}
     tuned = {name: max(row["t2i"]["R@1"] for row in pretrained["tuned"] if row["run"] == name) for name in ("CE", "BE")}
     behind["second"] = _behind(tuned["CE"], tuned["BE"])
@@ -175,7 +198,8 @@ def _regions(systems: Systems, results: Path) -> dict[str, Any]:
         **gains,
         "behind": behind,
         "regions systems": table(["system", *RECALLS, "rSum"], rows),
-        "regions rows": [row for row in on_val if row["step"]],
+        "regions rows": [row for row in on_val if row["run"] == "CE" and row["step"]],
+        "regions last": {run: signed(rsums[-1] - rsums[-2]) for run, rsums in last.items()},
         "regions again": next(row for row in on_val if not row["step"]),
         "regions sources": sources(read_results(results / REGIONS), REGIONS),
         "regions val sources": sources([found], "regions-val.json"),
@@ -214,7 +238,7 @@ def _paper4(folder: Path) -> dict[str, Any]:
     papers = next(one for one in contents if one["run"] == "languages")["result"]["mR_by_language"]
     own = {row["lang"]: row["mR"] for row in read_result(folder.parent / "by-language.json")["captions"]}
     own["en"] = read_result(folder.parent / "default" / "flickr8k-test.json")["rows"][0]["mR"]
-    both = {"paper 4, trained on all seven languages": papers, "the bundled model with its languages": own}
+    both = {"recipes/languages.toml": papers, "the bundled model with its languages": own}
     by_model = [[name, *(number(mR[lang]) for lang in papers)] for name, mR in both.items()]
     translated = read_result(folder.parent / "translated.json")
     return {
@@ -233,10 +257,11 @@ def _bundle(results: Path, bundle: Path) -> dict[str, Any]:
         for way, gains in measured["gain_of_reranking"].items()
         for name, gain in gains.items()
     ]
+    unknown = " The commit was not recorded; see the file's history." if measured["commit"] == "unknown" else ""
     return {
         "bundle results": results_of(spec),
         "bundle gains": gains,
-        "bundle sources": sources([measured], "default/flickr8k-test.json"),
+        "bundle sources": sources([measured], "default/flickr8k-test.json") + unknown,
     }
 
 

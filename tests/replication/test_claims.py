@@ -55,6 +55,16 @@ def test_the_best_system_is_above_every_other() -> None:
     assert judge(paper, of(A=300, B=300))[0].verdict == UNDECIDED, "it can no longer hold"
 
 
+def test_the_comparison_shown_is_one_that_decides_the_claim() -> None:
+    paper = {"claims": [{"text": "A is best", "better": "A", "worse": ["B", "C"]}]}
+    seeds = {"A": (300, 300, 300), "B": (301, 301.1, 300.9), "C": (290, 310, 306)}
+    systems = Systems({name: {seed: row([rsum / 6] * 6) for seed, rsum in enumerate(of)} for name, of in seeds.items()})
+    (found,) = judge(paper, systems)
+    assert found.verdict == NOT_HELD
+    assert found.gain is not None
+    assert found.gain.mean == pytest.approx(-1), "C is further ahead, but its interval decides nothing"
+
+
 def test_a_claim_of_several_pairs_or_metrics_counts_once_and_needs_them_all() -> None:
     chain = {"claims": [{"text": "A over B over C", "pairs": [["A", "B"], ["B", "C"]]}]}
     assert [one.verdict for one in judge(chain, of(A=300, B=200, C=100))] == [HELD]
@@ -90,6 +100,9 @@ def test_a_share_is_compared_with_another_or_with_a_constant() -> None:
     share = {"text": "", "better": "A_half / A", "at_least": 85.0}
     assert judge({"claims": [share]}, systems)[0].verdict == HELD
     assert judge({"claims": [share | {"at_least": 95.0}]}, systems)[0].verdict == NOT_HELD
+    about = {"text": "", "better": "A_half / A", "about": 92.0, "on_par": 5.0}
+    assert judge({"claims": [about]}, systems)[0].verdict == HELD
+    assert judge({"claims": [about | {"about": 80.0}]}, systems)[0].verdict == NOT_HELD, "too high is not about 80 %"
     (found,) = judge({"claims": [{"text": "", "better": "A_half / A", "worse": "B_half / B"}]}, systems)
     assert found.gain is not None
     assert found.gain.mean == pytest.approx(15)
@@ -122,11 +135,18 @@ def test_every_claim_is_of_known_systems_and_premises(paper: dict[str, Any]) -> 
     known = set()
     for claim in paper["claims"]:
         assert claim.keys() <= {"id", "text", "better", "worse", "pairs", "metric", "on_par", "at_least", "premise",
-                                "reported", "not_testable"}  # fmt: skip
-        assert ("worse" in claim) + ("at_least" in claim) + ("pairs" in claim) == 1
+                                "about", "reported", "not_testable"}  # fmt: skip
+        assert ("worse" in claim) + ("at_least" in claim) + ("about" in claim) + ("pairs" in claim) == 1
+        assert "about" not in claim or claim["on_par"] > 0, "about needs a margin"
         assert ("better" in claim) != ("pairs" in claim)
         assert claim.get("premise", "") in known | {""}
         known.add(claim.get("id"))
+
+
+def test_a_gain_from_a_table_without_r_at_10_is_compared_with_the_same_recalls() -> None:
+    (paper,) = (paper for paper in read_papers() if paper["name"] == "paper2")
+    sums = {claim["metric"] for claim in paper["claims"] if isinstance(claim.get("reported"), float)}
+    assert sums == {"R@1+R@5"}, "Tables 3a and 3b have no R@10"
 
 
 def write(folder: Path, name: str, **content: Any) -> None:

@@ -155,20 +155,25 @@ def test_a_message_that_is_logged_again_and_again_is_written_a_few_times() -> No
 class Broken:
     """A collection that cannot be opened again."""
 
-    def __init__(self) -> None:
-        self.is_broken = True
+    is_available = True
+
+    def __init__(self, error: Exception) -> None:
+        self.is_broken, self._error = True, error
 
     def renew(self) -> bool:
         if self.is_broken:
-            raise OSError(24, "Too many open files")
+            raise self._error
         return False
 
 
+@pytest.mark.parametrize(
+    "error", [OSError(24, "Too many open files"), sightline.CollectionError("it was indexed with another model")]
+)
 def test_a_server_that_cannot_follow_its_collection_is_alive_but_not_ready(
-    opened: ServedCollection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    opened: ServedCollection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception
 ) -> None:
     monkeypatch.setattr("sightline.server.updater._LOOK_SECONDS", 0.01)
-    current: Any = Broken()
+    current: Any = Broken(error)
     updater = CollectionUpdater(current, tmp_path, opened.model, watch=False)
     app = application(opened, is_ready=lambda: updater.is_healthy)
     assert ask(app, "GET", "/readyz").status_code == 503  # not started

@@ -146,7 +146,7 @@ def test_when_a_collection_is_deleted_the_others_are_still_served(
     ):
         ids = {str(item["root"]): item["id"] for item in listed(client)}
         shutil.rmtree(gone)
-        for path in (*LISTINGS, *SEARCHES, *addresses(ids[left.name])):
+        for path in ("/readyz", *LISTINGS, *SEARCHES, *addresses(ids[left.name])):
             assert client.get(path).status_code == 200, path
         assert {item["root"] for item in listed(client)} == {left.name}
         hits = client.get("/v1/search", params={"q": "a dog", "k": 20}).json()["hits"]
@@ -176,6 +176,7 @@ def test_a_collection_that_was_deleted_is_called_unavailable_until_it_is_back(
             assert (answer.status_code, answer.headers["content-type"]) == (503, "application/problem+json"), path
             assert str(tmp_path) not in answer.text
         assert client.get("/healthz").status_code == 200
+        assert client.get("/readyz").status_code == 503
         aside.rename(folder)
-        for path in (*LISTINGS, *SEARCHES, *addresses(id)):
+        for path in ("/readyz", *LISTINGS, *SEARCHES, *addresses(id)):
             assert client.get(path).status_code == 200, path

@@ -1,6 +1,5 @@
 """The current state of a collection: new searches see changes, running ones finish with the old state."""
 
-import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,8 +12,6 @@ from sightline.collection.vectors import VECTORS_FOLDER
 from sightline.errors import SightlineError
 from sightline.server.worker_pool import is_cancelled
 from sightline.stores.head import HEAD_FILE
-
-_log = logging.getLogger(__name__)
 
 
 class CurrentCollection:
@@ -57,11 +54,7 @@ class CurrentCollection:
             stamp = _stamp(self._at)
             if stamp == self._stamp:
                 return False
-            try:
-                opened = _opened(self._at, self._model)
-            except SightlineError as error:
-                _log.warning("continuing with the collection as it was: %s", error)
-                return False
+            opened = _opened(self._at, self._model)
             with self._lock:
                 self._now, self._stamp = opened, stamp
                 self._users[opened] = 0

@@ -32,6 +32,11 @@ class Library:
     def __init__(self, parts: Sequence[CurrentCollection]) -> None:
         self.parts = tuple(parts)
 
+    @property
+    def is_available(self) -> bool:
+        """Whether any of the collections can be searched; if none can, `use` raises an error."""
+        return any(part.is_available for part in self.parts)
+
     @contextmanager
     def use(self) -> Iterator[tuple[Member, ...]]:
         """All collections, which stay open until the block ends, without those whose folders were deleted."""

@@ -1,5 +1,6 @@
 """The routes of the HTTP API."""
 
+import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
@@ -237,7 +238,7 @@ def operations_routes(service: Service, access_control: AccessControl, is_ready:
     @router.get("/readyz", response_model=responses.HealthAnswer)
     async def readyz() -> Response:
         """Whether the server can answer searches and keeps up with changes to the collection. Needs no token."""
-        if not is_ready():
+        if not is_ready() or not await asyncio.to_thread(lambda: service.library.is_available):
             raise RefusedError(503, "not ready", "The server's log says why.", headers={"Retry-After": "5"})
         return JSONResponse({"status": "ready"})
 

@@ -77,13 +77,28 @@ class CollectionUpdater:
             thread.join()
 
     def _show(self) -> None:
+        trouble = ""
         while not self._stop.wait(_LOOK_SECONDS):
             try:
-                self._current.renew()
-                self._failures = 0
+                found = self._renew()
+                if found and found != trouble:  # report it once, not every second
+                    _log.warning("%s", found)
+                trouble = found
             except Exception:
                 self._failures += 1
                 _log.exception("the collection could not be opened again")
+
+    def _renew(self) -> str:
+        """Reopen the collection if it has changed; returns why that is not possible, if so."""
+        if not self._current.is_available:  # the server leaves it out, and may still have others
+            return f"{self._at}: not searched, because its folder was deleted or moved; put it back"
+        try:
+            self._current.renew()
+        except SightlineError as error:
+            self._failures += 1
+            return f"continuing with the collection as it was: {error}"
+        self._failures = 0
+        return ""
 
     def _index(self) -> None:
         _give_way()
@@ -95,7 +110,6 @@ class CollectionUpdater:
                 trouble = ""
                 if _has_news(report):
                     self._notify(f"indexed: {report}")
-                    self._current.renew()
                 if report.to_refine:
                     began += self._refine()  # wait in proportion to the scan alone
             except _StoppedError:
@@ -120,7 +134,6 @@ class CollectionUpdater:
         with contextlib.suppress(_PausedError):
             report = index(at=self._at, model=self._model, wait=False, progress=go_on, refine=True)
             self._notify(f"indexed: {report}")
-        self._current.renew()
         return time.monotonic() - began
 
     def _read(self) -> None:

@@ -172,6 +172,14 @@ def test_links_are_not_followed(tmp_path: Path, tiny_bundle: Path) -> None:
     assert list(outside.iterdir()) == []
 
 
+def test_a_collection_that_cannot_be_written_is_told_of(tmp_path: Path, tiny_bundle: Path) -> None:
+    (tmp_path / "dog.jpg").write_bytes((PICTURES / "dog.jpg").read_bytes())
+    at = sightline.index(tmp_path, model=tiny_bundle).at
+    (at / "text").write_text("in the way of the folder")  # root may write everywhere, so no permission is missing
+    with pytest.raises(CollectionError, match="text: cannot be written"):
+        read_text_in_images(at)
+
+
 def test_rows_that_someone_else_wrote_do_no_harm(tmp_path: Path, tiny_bundle: Path) -> None:
     (tmp_path / "dog.jpg").write_bytes((PICTURES / "dog.jpg").read_bytes())
     at = sightline.index(tmp_path, model=tiny_bundle).at

@@ -161,8 +161,14 @@ def _lock(at: Path) -> Iterator[None]:
     folder = at / TEXT_FOLDER
     if folder.is_symlink():
         raise CollectionError(f"{folder}: is a symbolic link, which is not followed", "Delete it.")
-    folder.mkdir(exist_ok=True)
-    lock = FolderLock(folder / _LOCK_FILE)
+    try:
+        folder.mkdir(exist_ok=True)
+        lock = FolderLock(folder / _LOCK_FILE)
+    except OSError as error:
+        raise CollectionError(
+            f"{folder}: cannot be written: {error.strerror or error}",
+            "Give yourself write permission there, or do without: --no-text.",
+        ) from error
     try:
         if not lock.acquire():
             raise CollectionError(f"{at}: another process is reading the text in its images", "Wait for it to finish.")

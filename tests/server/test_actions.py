@@ -122,6 +122,16 @@ def test_albums_are_kept_listed_and_filtered_by(own: tuple[Path, ServedCollectio
     assert client.post("/v1/albums/Italy%2F2023/remove", json={"ids": beach}).json() == left
 
 
+def test_albums_of_a_collection_on_a_server_are_refused(own: tuple[Path, ServedCollection, httpx.Client]) -> None:
+    _, found, client = own
+    first = next(iter(ids_of(client).values()))
+    with found.current.use() as collection:
+        collection.at = "postgresql://app@db.example.org/shop/photos"  # albums are kept in a folder
+    answer = client.post("/v1/albums/Trip", json={"ids": [first]})
+    assert (answer.status_code, answer.json()["detail"]) == (403, "a collection on a server has no albums")
+    assert client.get("/v1/albums").json() == {"albums": []}
+
+
 def test_an_album_may_have_a_name_that_ends_in_remove(client: httpx.Client) -> None:
     (first, second, *_) = ids_of(client).values()
     before = client.post("/v1/albums/To", json={"ids": [first]}).json()["albums"]

@@ -239,6 +239,8 @@ def test_other_content_types_are_refused(client: httpx.Client, content: bytes, k
 
 def test_a_picture_must_be_sent_as_one(client: httpx.Client) -> None:
     problem(client.post("/v1/search", files={"image": ("a.html", picture(1), "text/html")}), 415)
+    no_file = client.post("/v1/search", files={"q": (None, "a dog"), "image": (None, "photo.jpg")})
+    assert problem(no_file, 422)["detail"] == "image is not a file"
     problem(client.post("/v1/search", files={"other": ("a.png", picture(1), "image/png")}), 422)
     two = [("image", ("a.png", picture(1), "image/png")), ("image", ("b.png", picture(2), "image/png"))]
     problem(client.post("/v1/search", files=two), 400)

@@ -195,6 +195,12 @@ def _change(
 ) -> list[dict[str, Any]]:
     with library.use() as members:
         for member, items in _items(members, ids):
+            if items and not isinstance(member.collection.at, Path):
+                raise RefusedError(
+                    403,
+                    "a collection on a server has no albums",
+                    "Serve it by its folder, on the machine that indexes it.",
+                )
             if items:
                 change(member.collection, name, [item.id for item in items])
     return _albums(library)

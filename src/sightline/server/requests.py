@@ -136,6 +136,8 @@ async def read_form(request: Request, limits: Limits) -> tuple[ImageSearch, Imag
         for name, value in form.multi_items():
             if isinstance(value, UploadFile):
                 image = await _upload(name, value)
+            elif name == "image":
+                raise RefusedError(422, "image is not a file", "Send the picture as a file, with a file name.")
             else:
                 texts.append((name, value))
     return ImageSearch.model_validate(_fields(texts)), image

@@ -61,6 +61,23 @@ def test_every_error_is_importable_from_the_top() -> None:
         assert any(issubclass(kind, getattr(sightline, name)) for name in dir(sightline) if name.endswith("Error"))
 
 
+def test_what_is_returned_has_a_type_to_name(tmp_path: Path, tiny_bundle: Path) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("a dog\na cat\na red ball\n")
+    report = sightline.index(notes, at=tmp_path / "c", model=tiny_bundle)
+    with sightline.open(report.at) as collection:
+        found = collection.search("a dog")
+        items = collection.browse()
+        assert sightline.Model in type(collection.model).__mro__
+    assert isinstance(report, sightline.Report)
+    assert isinstance(collection, sightline.Collection)
+    assert isinstance(found, sightline.SearchResult)
+    assert [type(hit) for hit in found[:2]] == [sightline.Hit] * 2
+    assert {type(item) for item in items} == {sightline.Item}
+    with pytest.raises(AttributeError, match="has no attribute 'Hits'"):
+        _ = sightline.Hits
+
+
 def test_collections_and_results_say_what_they_are(tmp_path: Path, tiny_bundle: Path) -> None:
     notes = tmp_path / "notes.txt"
     notes.write_text("a dog\na cat\na red ball\na blue ball\n")

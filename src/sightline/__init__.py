@@ -8,10 +8,13 @@
     evaluate       measure how well a model finds images and captions
     train, export  train a model, and turn it into a bundle that searches without torch
 
-Every error that Sightline raises on purpose is a `SightlineError`.
+The types of what they return are `Collection`, `SearchResult`, `Hit`, `Item`, `Report` and `Model`. Every error that
+Sightline raises on purpose is a `SightlineError`.
 """
 
 import os
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from sightline.api import evaluate, explain, explain_codes, export, index, load, open, search, train
 from sightline.errors import (
@@ -29,20 +32,33 @@ from sightline.errors import (
     StoreError,
 )
 
+if TYPE_CHECKING:
+    from sightline.bundle.model import Model
+    from sightline.collection.catalog.files import Item
+    from sightline.collection.collection import Collection
+    from sightline.collection.indexing.report import Report
+    from sightline.retrieval.results import Hit, SearchResult
+
 __version__ = "0.1.0"
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # ONNX Runtime reads it on import, and otherwise sends statistics
 
 __all__ = [
     "BundleError",
+    "Collection",
     "CollectionError",
     "DataError",
     "EvaluationError",
+    "Hit",
+    "Item",
     "MediaError",
+    "Model",
     "ModelError",
     "OptionError",
     "QueryError",
     "RecipeError",
+    "Report",
+    "SearchResult",
     "ServeError",
     "SightlineError",
     "StoreError",
@@ -57,6 +73,22 @@ __all__ = [
     "search",
     "train",
 ]
+
+_MODULE_OF = {
+    "Collection": "collection.collection",
+    "Hit": "retrieval.results",
+    "Item": "collection.catalog.files",
+    "Model": "bundle.model",
+    "Report": "collection.indexing.report",
+    "SearchResult": "retrieval.results",
+}
+"""The types are imported on first use, so that importing Sightline is fast."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

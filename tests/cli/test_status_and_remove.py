@@ -39,7 +39,7 @@ def test_status_tells_what_is_indexed_and_what_failed(folder: Path) -> None:
     with sightline.open(folder) as collection:
         collection.add_to_album("Zoo", [1, 2])
     told = run("status", "--at", folder)
-    assert f"{folder / '.sightline'}: 3 images, 1 exact copies; model tiny; " in told
+    assert f"{folder / '.sightline'}: 3 images, 1 exact copy; model tiny; " in told
     assert f"  {folder}: 4 files, 1 broken\n" in told
     assert "Files: 4 .jpg\n" in told
     assert "Albums: Zoo (2)\n" in told

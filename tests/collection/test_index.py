@@ -399,7 +399,7 @@ def test_a_report_tells_itself_in_a_line(photos: Path, model: Instant) -> None:
     put(photos / "broken.png", b"x")
     put(photos / "copy.png", picture(1))
     told = str(index(photos, model=model))
-    assert told.startswith("7 new, 1 broken; 1 exact copies; ")
+    assert told.startswith("7 new, 1 broken; 1 exact copy; ")
     assert told.endswith(" images/s")
 
 

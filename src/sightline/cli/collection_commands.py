@@ -35,9 +35,9 @@ def status(
 def _lines(found: "CollectionStatus") -> Iterator[str]:
     from sightline.cli.formatting import printable, problem_lines, refine_line
 
-    copies = f", {found.copies:,} exact copies" if found.copies else ""
-    size = f"{found.bytes / 1e6:.1f} MB"
-    yield f"{printable(found.at)}: {found.items:,} {found.kind}{copies}; model {found.model}; {size}"
+    copies = f", {found.copies:,} exact {'copy' if found.copies == 1 else 'copies'}" if found.copies else ""
+    size = f"; {found.bytes / 1e6:.1f} MB" if found.bytes else ""  # unknown for a store on a server
+    yield f"{printable(found.at)}: {found.items:,} {found.kind}{copies}; model {found.model}{size}"
     for root in found.roots:
         missing = "" if root.exists else "  (currently missing)"
         broken = f", {root.broken:,} broken" if root.broken else ""

@@ -111,7 +111,8 @@ class SearchOptions:
         text = self.text if self.text and self.text.strip() else None
         image = None if self.image is None else image_source(self.image)
         if text is None and image is None:
-            raise QueryError("nothing to search for", "Pass a text, an image, or both.")
+            listing = " To list what matches a filter, use `Collection.browse`." if self.where else ""
+            raise QueryError("nothing to search for", f"Pass a text, an image, or both.{listing}")
         if text is not None and image is not None and self.image_weight in (0, 1):
             text, image = (text, None) if self.image_weight == 0 else (None, image)
         return Query(text, image, self.image_weight, self.unwanted)

@@ -96,12 +96,18 @@ def _tokens(expression: str) -> Iterator[_Token]:
         found = _TOKEN.match(expression, place)
         if not found or count > _MOST:
             start = place + len(expression[place:]) - len(expression[place:].lstrip())
-            raise _unreadable(expression, start) if not found else QueryError("the filter is too long", "Shorten it.")
+            raise _unreadable(expression, start) if not found else _too_long()
         kind = found.lastgroup or ""
         yield _Token(kind, found[kind], found.start(kind), found.end(kind))
         place, count = found.end(), count + 1
     end = len(expression.rstrip())
     yield _Token("end", "", end, end + 1)
+
+
+def _too_long() -> QueryError:
+    return QueryError(
+        f"the filter has more than {_MOST:,} words, values and signs", "Split it, or filter by an album of these items."
+    )
 
 
 def _unreadable(expression: str, start: int) -> QueryError:

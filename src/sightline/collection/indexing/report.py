@@ -70,7 +70,8 @@ class Report:
         return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
 
     def __str__(self) -> str:
-        copies = f"; {self.duplicates:,} exact copies" if self.duplicates else ""
+        noun = "copy" if self.duplicates == 1 else "copies"
+        copies = f"; {self.duplicates:,} exact {noun}" if self.duplicates else ""
         pace = f"{self.seconds:.1f} s" + (f", {self.per_second:.1f} {self.kind}/s" if self.read else "")
         left = f"; {self.to_refine:,} to refine" if self.to_refine else ""
         return f"{self.counts or f'no {self.kind} found'}{copies}; {pace}{left}"

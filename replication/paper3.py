@@ -75,7 +75,7 @@ RUNS: dict[str, Run] = {
         f"{name}@{teacher:g}x{student:g}": replace(run, temperatures=(teacher, student), epochs=20)
         for name, run in _SHRUNKEN.items()
         for teacher in (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-        for student in (0.04, 0.08, 0.16)
+        for student in (0.02, 0.04, 0.08, 0.16, 0.32)
     },
 }
 """Runs by the paper's names; L8 is the base model with the first 8 fragments, B-L8 the same, shrunk from the base."""

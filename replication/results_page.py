@@ -212,7 +212,8 @@ def _behind(value: float, other: float) -> float:
 
 
 def _paper3(systems: Systems, folder: Path) -> dict[str, str]:
-    names = ("F", "B", "I32", "I64", "B-F", "I-F", "I-B", "I-B-F")
+    every = ("F", "B", "I16", "I32", "I64", "B-F", "I-F", "I-B", "I-B-F")
+    names = [name for name in every if not systems.rows.keys().isdisjoint((name, f"{name} kl"))]
     again = {f"{name} again": with_deviation(systems.estimate(f"{name} again")) for name in ("I32", "I-B kl")}
     runs = _grid(systems, names, {"": "paper", "kl": "kl", "contrastive": "contrastive"}, "run")
     tried = [[one["run"].partition("@"), one["result"]["rSum"]] for one in read_results(folder / "val")]

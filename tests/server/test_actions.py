@@ -1,5 +1,6 @@
 """What is done with results over HTTP: archives, paths and albums."""
 
+import errno
 import io
 import zipfile
 from collections.abc import Iterator
@@ -120,6 +121,22 @@ def test_albums_are_kept_listed_and_filtered_by(own: tuple[Path, ServedCollectio
     answer = client.post("/v1/albums/Italy%2F2023", json={"ids": beach}).json()
     assert {"name": "Italy/2023", "items": 4} in answer["albums"]
     assert client.post("/v1/albums/Italy%2F2023/remove", json={"ids": beach}).json() == left
+
+
+def test_albums_that_cannot_be_written_are_refused_with_the_reason(
+    own: tuple[Path, ServedCollection, httpx.Client], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder, _, client = own
+    first = client.get("/v1/items", params={"k": 1}).json()["items"][0]["id"]
+
+    def full(path: Path, content: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("sightline.collection.albums.write_atomic", full)
+    answer = client.post("/v1/albums/Trip", json={"ids": [first]})
+    assert (answer.status_code, answer.json()["detail"]) == (503, "albums cannot be changed now")
+    assert str(folder) not in answer.text
+    assert "No space left on device" in caplog.text
 
 
 def test_albums_of_a_collection_on_a_server_are_refused(own: tuple[Path, ServedCollection, httpx.Client]) -> None:

@@ -90,3 +90,10 @@ def test_the_server_keeps_to_its_description(described: Any, method: str, path: 
 def test_every_address_is_described(client: httpx.Client) -> None:
     paths = set(client.get("/openapi.json").json()["paths"])
     assert paths == {path for _, path in OPERATIONS}
+
+
+def test_operations_have_short_names_for_generated_clients(client: httpx.Client) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    names = [operation["operationId"] for path in paths.values() for operation in path.values()]
+    assert len(set(names)) == len(names)
+    assert {"search", "items", "similar", "add_to_album", "remove_from_album"} <= set(names)

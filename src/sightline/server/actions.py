@@ -1,10 +1,12 @@
 """Actions on search results: download them, list their paths, and add them to albums."""
 
+import logging
 import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import unquote_to_bytes
@@ -19,12 +21,15 @@ from starlette.types import Scope
 
 from sightline.collection import Collection, Item
 from sightline.collection.albums import FAVOURITES
+from sightline.errors import CollectionError
 from sightline.server import responses
 from sightline.server.download import ArchiveResponse, Entry, archive, entries
 from sightline.server.library import Library, Member, split_ids
 from sightline.server.problems import RefusedError, not_found
 from sightline.server.requests import Id
 from sightline.server.service import Service
+
+_log = logging.getLogger(__name__)
 
 _MOST = 10_000  # items per request
 Name = Annotated[str, InPath(min_length=1, max_length=100, description="The name of an album.")]
@@ -90,7 +95,7 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
         """List all albums and the number of items in each; favourites come first."""
         return JSONResponse({"albums": await service.quick.run(_albums, service.library)})
 
-    async def remove(name: Name, chosen: Chosen) -> Response:
+    async def remove_from_album(name: Name, chosen: Chosen) -> Response:
         """Remove items from an album. The items are kept; an empty album is deleted."""
         return JSONResponse(
             {
@@ -102,14 +107,14 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
 
     router.add_api_route(
         "/albums/{name:path}/remove",
-        remove,
+        remove_from_album,
         methods=["POST"],
         response_model=responses.AlbumsAnswer,
         route_class_override=_RemovalRoute,
     )
 
     @router.post("/albums/{name:path}", response_model=responses.AlbumsAnswer)
-    async def add(name: Name, chosen: Chosen) -> Response:
+    async def add_to_album(name: Name, chosen: Chosen) -> Response:
         """Add items to an album, creating it if needed. In a name that ends in "/remove", send the slash as %2F."""
         return JSONResponse(
             {"albums": await service.quick.run(_change, service.library, Collection.add_to_album, name, chosen.ids)}
@@ -202,5 +207,18 @@ def _change(
                     "Serve it by its folder, on the machine that indexes it.",
                 )
             if items:
-                change(member.collection, name, [item.id for item in items])
+                with _writing():
+                    change(member.collection, name, [item.id for item in items])
     return _albums(library)
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    """Say that a change cannot be written, without the path in the error."""
+    try:
+        yield
+    except CollectionError as error:
+        _log.error("%s", error)
+        raise RefusedError(
+            503, "albums cannot be changed now", "The disk may be full or read-only. The server's log has the details."
+        ) from error

@@ -66,6 +66,7 @@ def create_app(
         redoc_url=None,
         lifespan=lifespan,
         redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,  # short names for generated clients
     )
     app.add_middleware(RequestMiddleware, access_control=access_control, limits=service.limits, metrics=service.metrics)
     for kind in (RefusedError, SightlineError, BusyError, RequestValidationError, ValidationError):

@@ -83,7 +83,7 @@ def search_routes(service: Service) -> APIRouter:
         return JSONResponse(await service.found(read_query(request)))
 
     @router.post("/search", response_model=responses.SearchAnswer, openapi_extra=SEARCH_BODY)
-    async def search_by_more(request: Request) -> Response:
+    async def search_by_post(request: Request) -> Response:
         """Find items by text, sent as JSON, or by text, an image or both, sent as a form."""
         asked: Search
         image = None
@@ -145,7 +145,7 @@ def item_routes(service: Service) -> APIRouter:
     router = APIRouter(prefix="/v1/items", tags=["items"], responses=OF_ITEMS)
 
     @router.get("", response_model=responses.ItemsAnswer)
-    async def some(k: Annotated[int, Query(ge=1, le=service.limits.results)] = 10, where: Filter = None) -> Response:
+    async def items(k: Annotated[int, Query(ge=1, le=service.limits.results)] = 10, where: Filter = None) -> Response:
         """A sample of items, spread evenly over the collection or over the matches of a filter."""
         return JSONResponse(await service.quick.run(browse.some_items, service.library, k, where))
 

@@ -3,6 +3,7 @@
 python -m replication.results_page
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -12,7 +13,7 @@ from benchmarks.markdown import MISSING, fill, sources, table
 from benchmarks.pages.plots import save
 from benchmarks.provenance import RESULTS, ROOT, read_result, read_results
 from bundles.card import results_of
-from replication.claims import NOT_MEASURED, NOT_TESTABLE, Verdict, judge, read_papers, tally
+from replication.claims import NOT_MEASURED, Verdict, judge, read_papers, tally
 from replication.estimates import Estimate
 from replication.paper2 import PARTS
 from replication.relevance_page import PLOT, plot, relevance_values
@@ -29,7 +30,7 @@ FIGURE6 = {  # of paper 2: runs by the value of a parameter
     "K": {"1": "k-1", "5": "k-5", "10": "fusion", "15": "k-15", "20": "k-20"},
     "τ": {"0.1": "tau-0.1", "0.25": "tau-0.25", "0.5": "fusion", "0.75": "tau-0.75", "1": "no-connection"},
 }
-RERANKERS, SYSTEMS = ("SEP+COOP", "JOINT+COOP"), ("CE", "BE", "SEP+COOP", "JOINT+COOP", "JOINT+CE", "JOINT+BE")
+SYSTEMS = ("CE", "BE", "SEP+COOP", "JOINT+COOP", "JOINT+CE", "JOINT+BE")  # of paper 1
 
 
 def page(results: Path = RESULTS, bundle: Path = ROOT / "bundles" / "default") -> str:
@@ -42,8 +43,8 @@ def page(results: Path = RESULTS, bundle: Path = ROOT / "bundles" / "default") -
     values: dict[str, Any] = {"tally": table(heads, tallies)}
     values |= {f"{name} claims": _claims(found) for name, found in verdicts.items()}
     values |= {f"{name} sources": _sources(results, name) for name in papers}
-    values |= _paper1(systems["paper1"], papers["paper1"]["reported"]) | _pretraining(results)
-    values |= _regions(systems["paper1"], results)
+    values["paper1 systems"] = _recalls(systems["paper1"], SYSTEMS, papers["paper1"]["reported"])
+    values |= _pretraining(results) | _regions(systems["paper1"], results)
     values |= _paper2(systems["paper2"], papers["paper2"]["reported"], results)
     values |= _paper3(systems["paper3"], results / "paper3") | _paper4(results / "paper4")
     values |= _bundle(results, bundle) | _fast(results) | _cascade(results)
@@ -53,22 +54,19 @@ def page(results: Path = RESULTS, bundle: Path = ROOT / "bundles" / "default") -
 
 
 def _claims(verdicts: Sequence[Verdict]) -> str:
-    rows = [
-        [
-            one.claim["text"] + _measure(one.claim),
-            MISSING if one.reported is None else signed(one.reported),
-            with_interval(one.gain),
-            f"{one.verdict}: {one.reason}" if one.claim.get("not_testable") else one.verdict,
-        ]
-        for one in verdicts
-        if one.verdict != NOT_MEASURED
-    ]
-    shown = table(["claim", "in the paper", "here", "verdict"], rows, words=4)
-    failed = {one.reason for one in verdicts if one.verdict == NOT_TESTABLE and "premise" in one.claim}
-    missing = [one.claim["text"] for one in verdicts if one.verdict == NOT_MEASURED]
-    notes = [f"Where no other reason is given, a claim is not testable because {reason}." for reason in sorted(failed)]
-    notes += ["Claims not measured yet:\n\n" + "\n".join(f"- {claim}" for claim in missing)] if missing else []
-    return "\n\n".join([shown, *notes])
+    """Return a table of the claims, then lists of those whose premise fails, and of those not measured."""
+    rows, lists = [], defaultdict[str, list[str]](list)
+    for one in verdicts:
+        if one.verdict == NOT_MEASURED:
+            lists["Not measured yet"].append(one.claim["text"])
+        elif one.reason and "not_testable" not in one.claim:
+            lists[f"Not testable, because {one.reason}"].append(one.claim["text"])
+        else:
+            reported = MISSING if one.reported is None else signed(one.reported)
+            verdict = f"{one.verdict}: {one.reason}" if one.reason else one.verdict
+            rows.append([one.claim["text"] + _measure(one.claim), reported, with_interval(one.gain), verdict])
+    notes = [f"{title}:\n\n" + "\n".join(f"- {text}" for text in texts) for title, texts in lists.items()]
+    return "\n\n".join([table(["claim", "in the paper", "here", "verdict"], rows, words=4), *notes])
 
 
 def _measure(claim: Mapping[str, Any]) -> str:
@@ -101,18 +99,6 @@ def _grid(systems: Systems, names: Iterable[str], columns: Mapping[str, str], he
         [name, *(with_deviation(systems.estimate(f"{name} {suffix}".strip())) for suffix in columns)] for name in names
     ]
     return table([head, *columns.values()], rows)
-
-
-def _paper1(systems: Systems, reported: Mapping[str, Sequence[float]]) -> dict[str, str]:
-    settings = {"": "usual", "enlarged": "larger gallery", "coco": "trained on COCO"}
-    settings |= {"3k": "3,000 images", "1k": "1,000 images", "half": "half of the layers"}
-    ks = {"k=10": "k = 10", "": "k = 20", "k=50": "k = 50"}
-    sums = {f"{rule} {weight}": f"{rule} {weight}" for rule in ("add", "norm_add") for weight in (0.1, 0.5, 0.9)}
-    return {
-        "paper1 systems": _recalls(systems, SYSTEMS, reported),
-        "paper1 settings": _grid(systems, SYSTEMS, settings),
-        "paper1 reranking": _grid(systems, RERANKERS, ks | sums),
-    }
 
 
 def _paper2(systems: Systems, reported: Mapping[str, Sequence[float]], results: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from sightline.datasets import read_all
+from sightline.errors import DataError
 from sightline.media import ImageFile
 
 
@@ -31,6 +32,30 @@ def test_the_captions_of_an_image_need_not_be_adjacent(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("image,caption\na.jpg,a dog\nb.jpg,a boat\na.jpg,a wet dog\n")
     assert table(read_all(path)) == {"a": (("a dog", "a wet dog"), None), "b": (("a boat",), None)}
+
+
+def test_a_column_split_names_the_split_of_an_image(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("image,caption,Split\na.jpg,a dog,train\nb.jpg,a boat,dev\na.jpg,a wet dog,train\nc.jpg,a hat,\n")
+    assert table(read_all(path)) == {
+        "a": (("a dog", "a wet dog"), "train"),
+        "b": (("a boat",), "val"),
+        "c": (("a hat",), None),
+    }
+    assert [record.key for record in read_all(path, split="train")] == ["a"]
+
+
+def test_the_last_column_is_the_caption_unless_it_is_the_split(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("image,english,split\na.jpg,a dog,test\n")
+    assert table(read_all(path)) == {"a": (("a dog",), "test")}
+
+
+def test_an_image_in_two_splits_is_reported_by_its_line(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("image,caption,split\na.jpg,a dog,train\na.jpg,a wet dog,test\n")
+    with pytest.raises(DataError, match=r"t\.csv:3: the split is 'test', but an earlier line has 'train'"):
+        read_all(path)
 
 
 def test_images_of_the_same_name_in_two_folders_stay_apart(tmp_path):

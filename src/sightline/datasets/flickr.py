@@ -3,8 +3,8 @@
 Three layouts: `name.jpg#0<TAB>caption` (`Flickr8k.token.txt`, `results_20130124.token`), `name.jpg| 0| caption`
 (`results.csv`), and a table of images and captions under a header, separated by commas or tabs (`captions.txt`,
 open_clip's CSV, `metadata.csv` of Hugging Face; see `CsvHeader`). The captions of an image need not be adjacent. Splits
-come from the lists next to the file: `Flickr_8k.trainImages.txt` and so on, or `train.txt`, `val.txt`, `test.txt`; an
-image in no list has no split.
+come from a table's column `split`, or from the lists next to the file: `Flickr_8k.trainImages.txt` and so on, or
+`train.txt`, `val.txt`, `test.txt`; an image in no list has no split.
 """
 
 import re
@@ -24,13 +24,14 @@ _BARS = re.compile(r"([^|]+)\|\s*\d+\s*\|(.*)", re.DOTALL)
 _BARS_HEADER = re.compile(r"(?:image|file|path)(?:_?(?:name|path))?\s*[|].*", re.IGNORECASE)
 _SPLIT_LIST = re.compile(r"(?:.*[._-])?(train|dev|val|valid|test)[._-]?(?:images)?\.txt", re.IGNORECASE)
 
-_Spelling = Callable[[str], tuple[str, str]]
+_Spelling = Callable[[str], tuple[str, str, str]]
+"""Parses a line into image, caption and split, which may be empty."""
 
 
 def spelling_of(first_line: str) -> _Spelling | None:
     """Return the line parser for a file, chosen by its first line; None if the layout is unknown."""
     if (header := _table_header(first_line)) is not None:
-        return header.pair
+        return header.row
     if _BARS.fullmatch(first_line) or _BARS_HEADER.fullmatch(first_line):
         return lambda line: _matched(_BARS, line, "name.jpg| number| caption")
     if re.match(r"[^\t]+#\d+\t", first_line):
@@ -44,22 +45,29 @@ def read_flickr(path: Path, images: Path | None, report: OnProblem) -> Iterator[
     near = [*image_folders_in(path.parent), *image_folders_in(path.parent.parent)]
     folder = ImageFolder([images] if images else near)
     captions: dict[str, list[str]] = {}
-    for name, text in _captions(path, report):
+    named: dict[str, str] = {}
+    for place, name, text, split in _rows(path, report):
+        if split and named.setdefault(name, split) != split:
+            report(
+                Problem(place, f"the split is {split!r}, but an earlier line has {named[name]!r} for the same image")
+            )
+            continue
         captions.setdefault(name, []).extend([text] if text else [])
     shared = Counter(map(key_of, captions))
     beside = canonical_split(path.parent.name) if path.stem == "metadata" else ""
     for name, texts in captions.items():
         key = key_of(name) if shared[key_of(name)] == 1 else name
-        split = splits.get(key_of(name), beside if beside in SPLITS else None)
-        yield Record(key, ImageFile(folder.path(name)), {DEFAULT_LANGUAGE: tuple(texts)} if texts else {}, split)
+        listed = splits.get(key_of(name), beside if beside in SPLITS else None)
+        captioned = {DEFAULT_LANGUAGE: tuple(texts)} if texts else {}
+        yield Record(key, ImageFile(folder.path(name)), captioned, named.get(name, listed))
 
 
 def _table_header(line: str) -> CsvHeader | None:
     return None if "|" in line else CsvHeader.read(line)
 
 
-def _captions(path: Path, report: OnProblem) -> Iterator[tuple[str, str]]:
-    """Yield the image and the caption of each line; the caption may be empty."""
+def _rows(path: Path, report: OnProblem) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the place, image, caption and split of each line; the last two may be empty."""
     spelling: _Spelling | None = None
     for number, raw in numbered_lines(path):
         place = f"{path}:{number}"
@@ -73,17 +81,18 @@ def _captions(path: Path, report: OnProblem) -> Iterator[tuple[str, str]]:
                     raise BrokenRecordError("not a line from a Flickr caption file: name.jpg#number<TAB>caption")
                 if _BARS_HEADER.fullmatch(line) or _table_header(line):
                     continue
-            name, text = spelling(line)
-            yield file_name(name.strip(), "the picture's name"), "".join(clean_captions([text], place, report))
+            name, text, split = spelling(line)
+            name, split = file_name(name.strip(), "the picture's name"), canonical_split(split)
+            yield place, name, "".join(clean_captions([text], place, report)), split
         except BrokenRecordError as error:
             report(Problem(place, str(error)))
 
 
-def _matched(pattern: re.Pattern[str], line: str, wanted: str) -> tuple[str, str]:
+def _matched(pattern: re.Pattern[str], line: str, wanted: str) -> tuple[str, str, str]:
     found = pattern.fullmatch(line)
     if found is None:
         raise BrokenRecordError(f"the line is not of the form {wanted}")
-    return found[1], found[2]
+    return found[1], found[2], ""
 
 
 def _splits_beside(path: Path, report: OnProblem) -> dict[str, str]:

@@ -17,11 +17,13 @@ import tiny
 from sightline.datasets import Record, read_all
 from sightline.errors import DataError, MediaError, ModelError, RecipeError, SightlineError
 from sightline.media import ImageBytes, Preprocess, to_pixels
+from sightline.models import checkpoint
 from sightline.training import corpus as corpus_module
 from sightline.training.augment import Augment
 from sightline.training.corpus import Corpus, FeatureCache, normalised
 from sightline.training.recipe import parse_recipe
 from sightline.training.setup import check_validation_records, training_records, validation_records
+from sightline.training.state import saved_step
 from sightline.training.trainer import train
 from training import shapes
 
@@ -161,6 +163,28 @@ def test_a_picture_that_does_not_open_ends_the_run_by_name_with_the_way_out(tmp_
         train(parse_recipe(recipe(path), "it"), tmp_path / "run")
     assert refused.value.name == str(broken)
     assert "remove it and its captions from the training data" in refused.value.way_out
+
+
+def test_the_steps_before_a_picture_that_does_not_open_are_saved(tmp_path: Path) -> None:
+    path = shapes.write(tmp_path / "data", shapes.cards(seed=0))
+    whole = {picture: picture.read_bytes() for picture in (tmp_path / "data").glob("*.png")}
+    asked = parse_recipe(recipe(path, schedule={"steps": 6}), "it")
+    undisturbed = train(asked, tmp_path / "undisturbed")
+
+    def damage(entry: dict[str, Any]) -> None:
+        for picture in whole if entry["step"] == 2 else ():
+            picture.write_bytes(b"")
+
+    with pytest.raises(MediaError):
+        train(asked, tmp_path / "run", report=damage)
+    step = saved_step(tmp_path / "run" / "last")
+    assert 2 <= step < 6
+    assert len((tmp_path / "run" / "log.jsonl").read_text().splitlines()) == step
+    for picture, data in whole.items():
+        picture.write_bytes(data)
+    resumed = train(asked, tmp_path / "run", resume=True)
+    expected, found = (checkpoint.load(one.folder)[0].state_dict() for one in (undisturbed, resumed))
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
 def test_a_limit_takes_as_many_pictures_others_for_another_seed(few: Path) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from sightline.errors import RecipeError, SightlineError
 from sightline.models import checkpoint
 from sightline.training.recipe import parse_recipe
+from sightline.training.run_folder import RunFolder
 from sightline.training.state import find_state, find_whole, put_in_place, saved_step
 from sightline.training.trainer import Trained, train
 from training import processes, shapes
@@ -175,6 +176,41 @@ def test_a_best_checkpoint_alone_is_not_overwritten_either(few: Path, tmp_path: 
     shutil.rmtree(tmp_path / "run" / "last")
     with pytest.raises(SightlineError, match="already contains a run"):
         run(few, tmp_path / "run")
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_folder_that_a_run_is_writing_to_is_refused(few: Path, tmp_path: Path, resume: bool) -> None:
+    out, refused = tmp_path / "run", []
+
+    def second(entry: dict[str, Any]) -> None:
+        if entry["step"] == 1:
+            with pytest.raises(SightlineError, match=r"run: another run is writing to it\nStop it, or choose another"):
+                run(few, out, resume=resume)
+            refused.append(True)
+
+    run(few, out, report=second)
+    assert refused
+    assert [entry["step"] for entry in log(out)] == list(range(1, STEPS + 1))
+    assert not (out / "lock").exists()
+
+
+def test_a_run_started_while_another_prepares_is_not_overwritten(few: Path, tmp_path: Path) -> None:
+    slow, out = RunFolder(tmp_path / "run"), tmp_path / "run"
+    with slow.locked():
+        run(few, out, stop_after=2)
+        with pytest.raises(SightlineError, match="another run was started there meanwhile"):
+            slow.open(parse_recipe(recipe(few), "run"), 0)
+    assert saved_step(out / "last") == 2
+
+
+def test_a_run_ended_by_an_error_does_not_stay_locked(few: Path, tmp_path: Path) -> None:
+    def fail(_: dict[str, Any]) -> None:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError) as kept:  # its traceback refers to the run
+        run(few, tmp_path / "run", report=fail, save_every=1)
+    assert run(few, tmp_path / "run", resume=True).steps == STEPS
+    assert kept
 
 
 def test_a_finished_run_resumed_is_left_as_it_is(few: Path, undisturbed: Path) -> None:

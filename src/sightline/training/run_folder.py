@@ -6,10 +6,12 @@ log.jsonl      one line per step
 best/          the best checkpoint on the validation data, and its result (validation.json); at the end of the run also
                the result of each trained ability by itself ("heads")
 last/          the state to resume from
+lock           while a run writes to the folder, so that no second one does
 """
 
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from sightline import settings
 from sightline.bundle.layout import BEST_FOLDER
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.errors import RecipeError, SightlineError
-from sightline.files import write_atomic
+from sightline.files import FolderLock, write_atomic
 from sightline.models import checkpoint
 from sightline.training.recipe import Recipe, parse_recipe
 from sightline.training.state import find_state, find_whole, put_in_place, saved_step
@@ -36,6 +38,34 @@ class RunFolder:
         self.path = path
         self.best, self.last = path / BEST_FOLDER, path / "last"
         self._log, self._recipe = path / "log.jsonl", path / "recipe.json"
+        self._lock_file = path / "lock"
+        self._lock: FolderLock | None = None
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other runs out of the folder within a `with` block; a folder that does not exist yet, from `open` on."""
+        try:
+            if self.path.is_dir():
+                self._acquire()
+            yield
+        finally:
+            if self._lock is not None:
+                with contextlib.suppress(OSError):  # Windows cannot delete a file that is open
+                    self._lock_file.unlink()
+                self._lock.close()
+                self._lock = None
+
+    def _acquire(self) -> None:
+        """Take the lock; a file system without locks is used without one."""
+        with contextlib.ExitStack() as undo, contextlib.suppress(OSError):
+            lock = FolderLock(self._lock_file)
+            undo.callback(lock.close)
+            if not lock.acquire():
+                raise SightlineError(
+                    f"{self.path}: another run is writing to it", "Stop it, or choose another --out for this one."
+                )
+            undo.pop_all()
+            self._lock = lock
 
     def check(self, recipe: Recipe, resume: bool) -> None:
         """Reject overwriting a run, and resuming it with another recipe; only length, saving and logging may change."""
@@ -65,12 +95,18 @@ class RunFolder:
     def open(self, recipe: Recipe, step: int) -> None:
         """Create the folder, write the recipe, and drop log entries after `step` when resuming."""
         self.path.mkdir(parents=True, exist_ok=True)
+        if self._lock is None:
+            self._acquire()
+            if saved_step(self.last) != step:
+                raise SightlineError(
+                    f"{self.path}: another run was started there meanwhile", "Choose another --out for this one."
+                )
         write_atomic(self._recipe, _described(recipe))
         best = find_whole(self.best)
         if best and best != self.best:
             best.rename(self.best)
         lines = self._log.read_text(encoding="utf-8").splitlines(keepends=True) if self._log.exists() else []
-        self._log.write_text("".join(lines[:step]), encoding="utf-8")
+        write_atomic(self._log, "".join(lines[:step]))
 
     def describe(self, made_of: Mapping[str, Any], machine: Mapping[str, Any], step: int) -> None:
         """Write the provenance of the run, with the code and machine used from `step` on."""

@@ -34,6 +34,10 @@ class TrainingProgress:
     best: float | None = None
     best_step: int = 0
 
+    def is_stuck(self, patience: int) -> bool:
+        """Return whether `patience` steps have brought no improvement; 0 for any number of steps."""
+        return 0 < patience <= self.step - self.best_step and self.best is not None
+
 
 @contextlib.contextmanager
 def put_in_place(folder: Path) -> Iterator[Path]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import sdpa_kernel
 
-from sightline.errors import RecipeError
+from sightline.errors import MediaError, RecipeError
 from sightline.losses import Inputs, Loss
 from sightline.models import checkpoint
 from sightline.training import distributed
@@ -85,16 +85,17 @@ def train(
     stop: called after every step; if it returns true in any process, the run is saved and KeyboardInterrupt raised.
     notify: called with each warning about the run; by default it is logged.
 
-    A training image that cannot be opened ends the run with a `MediaError` that names it, when it is first drawn:
-    training would otherwise silently use other data. Evaluation, in contrast, counts unreadable images as missed.
+    A training image that cannot be opened ends the run, when it is first drawn, with a `MediaError` that names it; a
+    single process saves the steps before it. Evaluation, in contrast, counts unreadable images as missed.
     """
     world = distributed.join()
     timer = SaveTimer(recipe.checkpoint.every if save_every is None else save_every)
-    run = _Run(recipe, Path(out), world, distributed.device(), resume, on_prepare if world.leads else None)
-    if world.leads:
-        for note in run.validation.notes(run.corpus.records):
+    folder = RunFolder(Path(out))
+    with folder.locked() if world.leads else nullcontext():
+        run = _Run(recipe, folder, world, distributed.device(), resume, on_prepare if world.leads else None)
+        for note in run.validation.notes(run.corpus.records) if world.leads else ():
             (notify or _log.warning)(note)
-    return run.to_the_end(report if world.leads else None, timer, stop_after, stop or (lambda: False))
+        return run.to_the_end(report if world.leads else None, timer, stop_after, stop or (lambda: False))
 
 
 class _Run:
@@ -103,14 +104,13 @@ class _Run:
     def __init__(
         self,
         recipe: Recipe,
-        out: Path,
+        folder: RunFolder,
         world: distributed.World,
         device: torch.device,
         resume: bool,
         on_prepare: PrepareReport | None = None,
     ) -> None:
-        self.recipe, self.world, self.device = recipe, world, device
-        self.folder = RunFolder(out)
+        self.recipe, self.folder, self.world, self.device = recipe, folder, world, device
         self.folder.check(recipe, resume)
         saved = find_state(self.folder.last) if resume else None
         torch.manual_seed(recipe.seed)
@@ -143,7 +143,8 @@ class _Run:
         self.steps = asked.steps or max(1, round(asked.epochs * self.batches.batches_per_epoch))
         if self.steps < self.progress.step:
             raise RecipeError(
-                f"schedule: {self.steps} steps, but {out} has already taken {self.progress.step}", "Use more steps."
+                f"schedule: {self.steps} steps, but {folder.path} has already taken {self.progress.step}",
+                "Use more steps.",
             )
         self.evaluation: Validated | None = None
         self.seen: FeatureCache | None = None
@@ -174,43 +175,49 @@ class _Run:
         self, report: StepReport | None, timer: SaveTimer, stop_after: int | None, stop: Callable[[], bool]
     ) -> Trained:
         every = self.recipe.validation.every or self.steps
+        patience = self.recipe.validation.patience * self.recipe.validation.every
         end = self.steps if stop_after is None else min(self.steps, stop_after)
-        sinks = []
-        if self.world.leads:
-            sinks = open_sinks(self.recipe.log, self.folder.path, self.recipe.name, self.progress.step)
-        log = StepLog(self.folder if self.world.leads else None, report, sinks)
-        end = self.progress.step if self._is_stuck() else end
-        for step, source, batch in self._batches(self.progress.step, end):
-            values, rate = self._step(step, source, batch)
-            if self.average is not None:
-                self.average.update(step)
-            done = step + 1
-            self.progress = replace(self.progress, step=done)
-            entry: dict[str, Any] = {"step": done, "steps": self.steps, "rate": rate}
-            if len(self.recipe.data.sources) > 1:
-                entry["source"] = source
-            stopped, is_due = self.world.any([stop(), timer.is_due(done)], self.device)
-            validates = done % every == 0 or done == self.steps
-            saves = is_due or done == end or stopped
-            log.add(entry, values)
-            if validates or saves or self.device.type == "cpu":
+        leads = self.world.leads
+        sinks = open_sinks(self.recipe.log, self.folder.path, self.recipe.name, self.progress.step) if leads else []
+        log = StepLog(self.folder if leads else None, report, sinks)
+        end = self.progress.step if self.progress.is_stuck(patience) else end
+        try:
+            for step, source, batch in self._batches(self.progress.step, end):
+                values, rate = self._step(step, source, batch)
+                if self.average is not None:
+                    self.average.update(step)
+                done = step + 1
+                self.progress = replace(self.progress, step=done)
+                entry: dict[str, Any] = {"step": done, "steps": self.steps, "rate": rate}
+                if len(self.recipe.data.sources) > 1:
+                    entry["source"] = source
+                stopped, is_due = self.world.any([stop(), timer.is_due(done)], self.device)
+                validates = done % every == 0 or done == self.steps
+                saves = is_due or done == end or stopped
+                log.add(entry, values)
+                if validates or saves or self.device.type == "cpu":
+                    log.read()
+                if validates:
+                    entry |= self._validate()
+                log.write()
+                stuck = self.progress.is_stuck(patience)
+                if saves or stuck:
+                    self._save()
+                    timer.reset()
+                log.report()
+                if stuck:
+                    break
+                if stopped and done < end:
+                    raise KeyboardInterrupt
+        except MediaError:
+            if self.progress.step and self.world.size == 1:
                 log.read()
-            if validates:
-                entry |= self._validate()
-            log.write()
-            stuck = self._is_stuck()
-            if saves or stuck:
+                log.write()
                 self._save()
-                timer.reset()
-            log.report()
-            if stuck:
-                break
-            if stopped and done < end:
-                raise KeyboardInterrupt
-        if self.progress.step == self.steps or self._is_stuck():
+            raise
+        if self.progress.step == self.steps or self.progress.is_stuck(patience):
             self._record_heads()
-        best = self.folder.best
-        found = best if best.exists() else self.folder.last
+        found = self.folder.best if self.folder.best.exists() else self.folder.last
         return Trained(found, self.evaluation, self.progress.step, self.folder.validation())
 
     def _batches(self, start: int, end: int) -> Iterator[StepBatch]:
@@ -221,11 +228,6 @@ class _Run:
         if self.neighbours or self.regions or self.seen or self.corpus.keeps_images:
             return batches
         return ahead(self.inputs.decoding(one) for one in batches)
-
-    def _is_stuck(self) -> bool:
-        """Return whether as many validations in a row as the recipe allows have brought no improvement."""
-        asked, done = self.recipe.validation, self.progress
-        return 0 < asked.patience * asked.every <= done.step - done.best_step and done.best is not None
 
     def _neighbours(self, saved: Path | None) -> Neighbours | None:
         asked = self.recipe.data.neighbours

@@ -1,5 +1,6 @@
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,6 +12,7 @@ import tiny
 from sightline.bundle import Bundle
 from sightline.bundle.relevance_formula import PairRelevance
 from sightline.datasets import read_all
+from sightline.errors import ModelError
 from sightline.evaluation import evaluate
 from sightline.onnx_export.calibrate import finish
 from sightline.onnx_export.exporter import export
@@ -48,6 +50,28 @@ def test_modules_named_by_a_pattern_take_four_bits(tmp_path: Path) -> None:
     assert sizes[1] < sizes[0]
     cosines = (embeddings[0] * embeddings[1]).sum(1)
     assert 0.9 < cosines.min() < 1 - 1e-6
+
+
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize(
+    ("pattern", "precision", "message"),
+    [
+        ("text", "float32", r"four-bit weights are part of int8\nAdd --quantize int8"),
+        ("text(", "int8", r"'text\(' is not a regular expression"),
+        ("txt", "int8", r"no module's path matches 'txt'"),
+    ],
+)
+def test_a_pattern_without_effect_is_refused(pattern: str, precision: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=message):
+        export(
+            tiny.retriever(tiny.DUAL),
+            tiny.tokenizer(),
+            tmp_path / "b",
+            name="b",
+            precision=precision,
+            four_bits=pattern,
+        )
+    assert not (tmp_path / "b").exists()
 
 
 @pytest.mark.parametrize("exact", [True, False])

@@ -25,7 +25,7 @@ from sightline.evaluation.encodings import Progress
 from sightline.media import Preprocess, RegionConfig
 from sightline.models.retriever import EncodedTensors, Regions, Retriever, Tokens
 from sightline.onnx_export.calibrate import finish
-from sightline.onnx_export.quantize import quantize
+from sightline.onnx_export.quantize import check_pattern, quantize
 from sightline.onnx_export.samples import caption_samples, image_samples, pair_samples
 
 _SOURCES = "pkg.torch.onnx.stack_trace"  # metadata of a node
@@ -108,6 +108,7 @@ def export(
     progress, on_problem: called during calibration, the latter for each unreadable held-out image.
     trained_on: captions that the model was trained on; the bundle stores their words as the ones that it can read.
     """
+    check_pattern(four_bits, precision)
     with _in_place_of(Path(out).resolve()) as building:
         retriever = retriever.eval().cpu()
         if not retriever.abilities:
@@ -128,8 +129,14 @@ def export(
                 "text": texts,
                 "match": pair_samples(retriever, texts, images),
             }
-            for path in building.glob("*.onnx"):
+            small = [
                 quantize(path, four_bits, samples.get(path.stem, ()), fixed_ranges=path.stem == "image")
+                for path in building.glob("*.onnx")
+            ]
+            if four_bits and not any(small):
+                raise ModelError(
+                    f"four bits: no module's path matches {four_bits!r}", r"For the text tower, use 'text\.encoder'."
+                )
         tokenizer.save(building / "tokenizer.json")
         spec = BundleSpec(
             format=FORMAT,

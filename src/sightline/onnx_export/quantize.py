@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
+from sightline.errors import ModelError
 from sightline.onnx_export.four_bits import shrink_products, shrink_tables
 from sightline.onnx_export.observe import Sample
 from sightline.onnx_export.static_ranges import fix_ranges
@@ -21,8 +22,8 @@ _MANY_SCALES = 1 << 10
 _SCOPES = "pkg.torch.onnx.name_scopes"  # metadata with the modules of a node
 
 
-def quantize(path: Path, four_bits: str = "", samples: Iterable[Sample] = (), *, fixed_ranges: bool = True) -> None:
-    """Rewrite the graph at `path` with int8 weights.
+def quantize(path: Path, four_bits: str = "", samples: Iterable[Sample] = (), *, fixed_ranges: bool = True) -> int:
+    """Rewrite the graph at `path` with int8 weights; return how many of its matrix products got four bits.
 
     four_bits: a pattern; matrix products of modules whose path it matches get four bits per weight.
     samples: typical inputs, one item each. With them, four-bit weights are rounded with less error
@@ -51,6 +52,19 @@ def quantize(path: Path, four_bits: str = "", samples: Iterable[Sample] = (), *,
         for node in model.graph.node:
             del node.metadata_props[:]  # module paths are over 2 % of a small graph
         onnx.save(model, path)
+        return len(small)
+
+
+def check_pattern(four_bits: str, precision: str) -> None:
+    """Reject a pattern that is not a regular expression, or that would have no effect."""
+    if four_bits and precision != "int8":
+        raise ModelError("four-bit weights are part of int8", "Add --quantize int8.")
+    try:
+        re.compile(four_bits)
+    except re.error as error:
+        raise ModelError(
+            f"four bits: {four_bits!r} is not a regular expression: {error}", r"For example 'text\.encoder'."
+        ) from error
 
 
 def halve(model: onnx.ModelProto) -> None:

@@ -122,7 +122,10 @@ def _value(kind: Any, value: object, where: str, error: type[SightlineError]) ->
         and not (kind is int and isinstance(value, bool))
     ):
         return value
-    wanted = getattr(kind, "__name__", str(kind)) if origin is None else "a list" if origin is tuple else str(kind)
+    if origin is tuple:
+        way_out = f"Put it in brackets: {json.dumps([value], ensure_ascii=False)}" if isinstance(value, str) else ""
+        raise error(f"{where}: expected a list, found {value!r}", way_out)
+    wanted = "a table of settings" if origin is not None else getattr(kind, "__name__", str(kind))
     raise error(f"{where}: expected {wanted}, found {value!r}")
 
 

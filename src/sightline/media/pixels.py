@@ -36,6 +36,7 @@ class Preprocess:
     resize: `squash` scales both sides to `size`; `crop` scales the short side and keeps the middle; `pad` scales the
         long side and fills the rest with the mean colour, which normalises to zero.
     mean, std: those of red, green and blue, on a scale of 0 to 1.
+    interpolation: how pixels are interpolated when an image is resized.
     short: with `crop`, scale the short side to this if it is larger than `size`, so that all edges are cropped.
     decode_at_least: pixels that the short side of a large JPEG keeps when it is decoded at a reduced size; by default
         twice as many as it is resized to. With fewer, decoding is faster, but the decoder's filter blurs more.

@@ -27,8 +27,9 @@ _parsing = threading.Lock()  # Python 3.11 may fail if two threads parse the hea
 
 @dataclass(frozen=True, slots=True)
 class RegionConfig:
-    """How a model expects the regions of an image: the dimension of their features, and how many numbers a box has.
+    """How a model expects the regions of an image.
 
+    feature_dim: the dimension of their features.
     box_dim: 6 (left, top, right, bottom, width and height: Oscar), 7 (also the area: UNITER), or 0 to omit boxes, for
         features that were published without them.
     """

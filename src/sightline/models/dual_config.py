@@ -15,12 +15,19 @@ from sightline.models.towers import TowerConfig
 class DualStreamConfig:
     """The configuration of a two-tower model.
 
-    image: the vision encoder, for images resized by `preprocess`; or regions: detected regions instead of a vision
-    encoder. Exactly one of the two. Embeddings of regions are computed from their mean, unless there is an image_reader
-    (paper 4) or there are relations (paper 2).
+    text: the text encoder.
+    text_input: the length and the languages of texts.
+    image: the vision encoder, for images resized by `preprocess`; or, instead, regions.
+    preprocess: how images are resized and normalised; it must fit the vision encoder.
+    regions: detected regions instead of a vision encoder. Their embeddings are computed from their mean, unless there
+    is an image_reader (paper 4) or there are relations (paper 2).
+    embedding_dim, fragment_dim: the number of dimensions of embeddings and of fragments.
+    text_pooling: how embeddings of texts are computed from the encoder's outputs: their "mean", the "first" ([CLS]) or
+    the "last".
     matcher: "none"; "shared" (the text tower itself reads [words ; image]: the JOINT model of paper 1, section 3.4);
     "own" (a second text encoder, `matcher_tower`, by default a copy of the text tower); or "aligned" (like "own", but
     it reads comparisons of words with the parts of the image that they attend to: see `AlignedMatcher`).
+    matcher_tower: the encoder of an "own" or "aligned" matcher.
     matcher_layers: without a `matcher_tower`, how many of the text tower's last layers the matcher copies; 0 copies
         all.
     matcher_reads: the matcher's text input, "words" (word vectors) or "states" (the output of the text tower).

@@ -68,7 +68,11 @@ class Regions(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TextInput:
-    """The texts that a model reads, of at most `max_length` tokens; languages: those of its training texts."""
+    """The texts that a model reads.
+
+    max_length: the maximum number of tokens; longer texts are truncated.
+    languages: those of its training texts.
+    """
 
     max_length: int = 32
     languages: tuple[str, ...] = ("en",)

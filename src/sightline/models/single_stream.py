@@ -22,8 +22,12 @@ class SingleStreamConfig:
     """The configuration of a single-stream model.
 
     transformer: the BERT-type encoder that reads everything.
-    image: the vision encoder whose patch vectors are the image fragments, for images resized by `preprocess`; or
-    regions: detected regions instead of a vision encoder. Exactly one of the two.
+    image: the vision encoder whose patch vectors are the image fragments, for images resized by `preprocess`; or,
+    instead, regions.
+    preprocess: how images are resized and normalised; it must fit the vision encoder.
+    regions: detected regions instead of a vision encoder.
+    text_input: the length and the languages of texts.
+    fragment_dim: the number of dimensions of fragments.
     embedding_dim: 0 uses the mean of the transformer's outputs without a projection (paper 1, section 3.2).
     pool, pool_to: image fragments are pooled before the transformer reads them, patches to a "grid" with `pool_to`
     rows, patches or regions by "kmeans" to `pool_to` clusters (paper 3, section 5); 0 does not pool.

@@ -9,6 +9,12 @@ import re
 from collections.abc import Iterator
 
 from sightline.losses import LOSSES
+from sightline.media import Preprocess, RegionConfig
+from sightline.models.dual_config import DualStreamConfig
+from sightline.models.relations import RelationConfig
+from sightline.models.retriever import TextInput
+from sightline.models.single_stream import SingleStreamConfig
+from sightline.models.towers import TowerConfig
 from sightline.training.augment import Augment
 from sightline.training.data_tables import DataRecipe, NeighbourRecipe, SourceRecipe, ValidationSetRecipe
 from sightline.training.recipe import Recipe
@@ -26,6 +32,13 @@ from sightline.training.tables import (
 
 TABLES: dict[str, type] = {
     "The recipe": Recipe,
+    '`[model]` with `kind = "dual_stream"`': DualStreamConfig,
+    '`[model]` with `kind = "single_stream"`': SingleStreamConfig,
+    "`[model.image]`, `[model.text]` and other encoders": TowerConfig,
+    "`[model.preprocess]`": Preprocess,
+    "`[model.text_input]`": TextInput,
+    "`[model.regions]`": RegionConfig,
+    "`[model.relations]`": RelationConfig,
     "`[data]`": DataRecipe,
     "`[[data.sources]]`": SourceRecipe,
     "`[[data.val]]`": ValidationSetRecipe,

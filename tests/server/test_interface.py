@@ -161,6 +161,19 @@ def test_a_thumbnail_is_made_once_and_not_sent_twice(
     assert client.get(address, headers={"If-None-Match": '"another"'}).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("size", "thumbnail"), [((1200, 800), (160, 107)), ((1200, 300), (320, 80)), ((100, 2000), (32, 640))]
+)
+def test_the_thumbnail_of_a_panorama_is_long_enough_to_show_its_middle(
+    tmp_path: Path, tiny_bundle: Path, size: tuple[int, int], thumbnail: tuple[int, int]
+) -> None:
+    (tmp_path / "wide.png").write_bytes(picture(1, size))
+    sightline.index(tmp_path, model=tiny_bundle)
+    with opening(tmp_path) as found:
+        answer = ask(application(found), "GET", "/v1/items/1/thumbnail?side=160")
+    assert Image.open(io.BytesIO(answer.content)).size == thumbnail
+
+
 def test_thumbnails_can_be_read_by_their_owner_alone(
     opened: ServedCollection, collection: Collection, tmp_path: Path
 ) -> None:

@@ -25,6 +25,7 @@ from sightline.server.worker_pool import stop_if_cancelled
 SIDES = (160, 320, 640)
 """The allowed lengths of a thumbnail's longer side, in pixels."""
 
+_LONGEST = 4  # times the requested side, for a panorama
 _THUMBNAIL_QUALITY, _ORIGINAL_QUALITY = 80, 90
 _TIDY_EVERY = 1_000
 _STREAMED_BYTES = 2**20  # files of at least this size are sent without reading them into memory
@@ -109,6 +110,17 @@ class Thumbnails:
         if next(self._made_so_far) % _TIDY_EVERY == 0:
             self.delete_oldest()
         return ImageContent("image/jpeg", data)
+
+    @staticmethod
+    def longer_side(item: Item, side: int) -> int:
+        """Return the length of the longer side of an item's thumbnail: `side`, or more for a panorama.
+
+        The page shows the middle of a panorama, which is sharp only if the shorter side is at least half of `side`.
+        """
+        if not item.width or not item.height:
+            return side
+        ratio = max(item.width, item.height) / min(item.width, item.height)
+        return round(side * min(_LONGEST, max(1.0, ratio / 2)))
 
     def delete_oldest(self) -> None:
         """Delete the oldest thumbnails until the size of the rest is within the limit."""

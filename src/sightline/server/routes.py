@@ -46,6 +46,7 @@ Version = Annotated[
 Moment = Annotated[
     float | None, Query(ge=0, le=1e6, description="Of a video: seconds; the nearest of its moments is shown.")
 ]
+_SIDE = "Length of the longer side, in pixels; rounded up. A panorama's is up to four times as long."
 _VERSIONED, _UNVERSIONED = "private, max-age=86400, immutable", "private, no-cache"
 
 
@@ -192,7 +193,7 @@ def item_routes(service: Service) -> APIRouter:
         id: ItemId,
         v: Version = None,
         at: Moment = None,
-        side: Annotated[int, Query(ge=1, le=SIDES[-1], description="Of the longer side, in pixels; rounded up.")] = 320,
+        side: Annotated[int, Query(ge=1, le=SIDES[-1], description=_SIDE)] = 320,
         if_none_match: IfNoneMatch = None,
     ) -> Response:
         """A thumbnail of the image."""

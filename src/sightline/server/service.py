@@ -155,6 +155,7 @@ class Service:
         """Return the tag of an item's thumbnail, and the thumbnail unless `known` says that the client has it."""
         with self.library.holding(id) as (member, own):
             collection, item = member.collection, _item_at(member.collection, own, version, at)
+            side = self.thumbnails.longer_side(item, side)
             tag = etag(collection, item, str(side) if item.moment is None else f"{side}-{item.moment:g}")
             frame = self._frame(collection, item) if item.is_video else None
             return tag, None if known(tag) else self.thumbnails.get(collection, item, side, frame)

@@ -281,6 +281,18 @@ def test_a_count_of_matches_says_that_there_are_more(open_page: Opener) -> None:
     expect(heading).to_have_text("60 matches")
 
 
+def test_a_count_of_similar_pictures_says_that_there_are_more(open_page: Opener) -> None:
+    def sixty(route: Route) -> None:
+        found = route.fetch().json()
+        hit = {key: value for key, value in found["hits"][0].items() if key != "relevance"}
+        route.fulfill(json={**found, "hits": [{**hit, "id": 900_000 + number} for number in range(60)]})
+
+    page = settled(open_page())
+    page.route(re.compile(r"/v1/items/1/similar"), sixty)
+    page.goto(f"{page.url}?like=1")
+    expect(page.get_by_role("heading", level=1)).to_have_text("The first 60 pictures")
+
+
 def test_percentages_of_an_older_bundle_say_so(open_page: Opener) -> None:
     page = settled(open_page())
     page.route(re.compile(r"/v1/search\?"), answering([0.3], line=None, relevance_kind="older"))

@@ -281,3 +281,40 @@ def test_a_phone_selects_as_well(own: str, open_page: Opener) -> None:
     assert box
     assert box["y"] + box["height"] <= 740
     assert serious(page) == []
+
+
+def test_a_long_album_name_fits_on_a_phone(own: str, open_page: Opener) -> None:
+    page = open_page(at=own, has_touch=True)
+    page.set_viewport_size({"width": 390, "height": 844})
+    settled(page)
+    album = "The birthday party of our grandmother with everybody and the dogs"
+    pick(page, 0)
+    page.get_by_role("button", name="Add to album").click()
+    page.locator("#album-name").fill(album)
+    page.get_by_role("button", name="Add", exact=True).click()
+    toast = page.locator("#toast")
+    expect(toast).to_contain_text(album)
+    assert toast.evaluate("place => place.offsetWidth") > 300
+    page.goto(f"{own}/?album={album}")
+    pick(page, 0)
+    remove = page.get_by_role("button", name=f"Remove from {album}")
+    assert remove.evaluate("button => button.offsetHeight") < 45
+    page.evaluate("navigator.clipboard.writeText = async () => {}")
+    page.get_by_role("button", name="Copy paths").click()
+    expect(toast).to_have_text("1 path copied")
+    told, bar = toast.bounding_box(), page.locator("#selected").bounding_box()
+    assert told
+    assert bar
+    assert told["y"] + told["height"] <= bar["y"]
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_two_dates_stay_side_by_side_beside_an_album(open_page: Opener, width: int) -> None:
+    page = open_page("?album=Zoo")
+    page.set_viewport_size({"width": width, "height": 844})
+    settled(page)
+    expect(page.locator("#album")).to_be_visible()
+    start, end = page.locator("#from").bounding_box(), page.locator("#to").bounding_box()
+    assert start
+    assert end
+    assert start["y"] == end["y"]

@@ -17,7 +17,7 @@ def opened(open_page: Opener, path: str, name: str, **options: Any) -> Page:
     """The page with one of its results enlarged, and its words explained."""
     page = settled(open_page(path, **options))
     page.get_by_role("button", name=named(name)).click()
-    expect(page.locator("#hint")).to_have_text("Point at a word to see where it was found.")
+    expect(page.locator("#hint")).to_contain_text("a word to see where it was found.")
     return page
 
 
@@ -181,3 +181,30 @@ def test_the_picture_itself_is_shown_with_what_is_known_of_it(open_page: Opener)
     page.get_by_role("button", name="More like this").last.click()
     expect(page.locator("#viewer")).to_be_hidden()
     expect(page).to_have_url(re.compile(r"\?like=\d+$"))
+
+
+def test_a_picture_whose_file_is_gone_says_so_when_enlarged(open_page: Opener, allowed: list[str]) -> None:
+    allowed.append("status of 404")
+    page = settled(open_page("?q=a+dog"))
+    page.route(re.compile(r"/v1/items/\d+/image"), lambda route: route.fulfill(status=404))
+    first(page).click()
+    expect(page.locator("#viewer-wrong")).to_contain_text("cannot be loaded")
+    page.unroute_all()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#viewer-wrong")).to_be_hidden()
+
+
+def test_a_touch_screen_speaks_of_tapping(open_page: Opener) -> None:
+    page = settled(open_page("?q=a+dog", has_touch=True, is_mobile=True))
+    first(page).tap()
+    expect(page.locator("#hint")).to_have_text("Tap a word to see where it was found.")
+
+
+def test_words_that_run_from_right_to_left_stay_in_their_order(open_page: Opener) -> None:
+    page = settled(open_page("?q=كلب+على+الشاطئ"))
+    assert page.locator("#words").evaluate("field => field.matches(':dir(rtl)')")
+    first(page).click()
+    buttons = page.locator("#viewer-words .word")
+    expect(buttons.first).to_have_text("كلب")
+    boxes = [box for box in (one.bounding_box() for one in buttons.all()) if box]
+    assert [box["x"] for box in boxes] == sorted((box["x"] for box in boxes), reverse=True)

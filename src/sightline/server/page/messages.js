@@ -32,7 +32,9 @@ const ms = (value) => (value < 9.5 ? `${value.toFixed(1)} ms` : `${Math.round(va
 export function resultCount(likely, unlikely, kind, line, hasMore = false) {
   if (likely.length + unlikely.length === 0) return "Nothing found";
   if (!likely.length) return "No good matches: the closest are below";
-  if (line === undefined || likely[0].relevance === undefined) return counted(likely.length, ...nouns(kind));
+  if (line === undefined || likely[0].relevance === undefined) {
+    return `${hasMore ? "The first " : ""}${counted(likely.length, ...nouns(kind))}`;
+  }
   return hasMore ? `More than ${likely.length} matches` : counted(likely.length, "match", "matches");
 }
 
@@ -90,6 +92,7 @@ export function toast(text) {
   const place = byId("toast");
   clearTimeout(toastEnd);
   place.textContent = text;
+  place.style.setProperty("--below", `${byId("selected").offsetHeight}px`);
   place.hidePopover(); // shown again, it is above a dialog that was opened meanwhile
   place.showPopover();
   toastEnd = setTimeout(() => place.hidePopover(), 4000);

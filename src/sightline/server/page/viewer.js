@@ -11,6 +11,9 @@ import { nameOf, thumbnail } from "./tiles.js";
 import { clock, VideoPlayer } from "./video.js";
 import { Zoom } from "./zoom.js";
 
+const POINT = matchMedia("(hover: none)").matches ? "Tap" : "Point at";
+const MISSING = "The picture cannot be loaded. Its file may have been changed, moved or deleted since it was indexed.";
+
 /** Shows results one at a time; calls `move(id)`, `close()` or `like(id)` when the visitor asks for it, and `starred()`
  when the favourites have changed. */
 export class Viewer {
@@ -43,7 +46,7 @@ export class Viewer {
       close();
     });
     this.#dialog.addEventListener("close", () => this.#hit && !this.isOpen && close()); // closed by the browser
-    this.#image.addEventListener("error", () => byId("frame").classList.add("is-missing"));
+    this.#image.addEventListener("error", () => this.#missing());
   }
 
   get isOpen() {
@@ -125,6 +128,14 @@ export class Viewer {
     byId("viewer-original").href = hit.video ?? hit.image;
   }
 
+  /** Say that the picture cannot be loaded; its thumbnail stays. A video has a message of its own. */
+  #missing() {
+    byId("frame").classList.add("is-missing");
+    if (!this.#hit || this.#hit.video) return;
+    byId("viewer-wrong").textContent = MISSING;
+    byId("viewer-wrong").hidden = false;
+  }
+
   #star(isFavourite) {
     byId("viewer-star").setAttribute("aria-pressed", String(isFavourite));
     byId("viewer-star").textContent = isFavourite ? "★ Favourite" : "☆ Favourite";
@@ -162,7 +173,7 @@ export class Viewer {
       if (signal.aborted) return;
       this.#explanation = explanation;
       byId("viewer-words").replaceChildren(...this.#spoken(explanation));
-      byId("hint").textContent = "Point at a word to see where it was found.";
+      byId("hint").textContent = `${POINT} a word to see where it was found.`;
     } catch (error) {
       if (!signal.aborted) byId("hint").textContent = error.message;
     }

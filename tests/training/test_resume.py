@@ -170,6 +170,13 @@ def test_a_folder_that_holds_a_run_is_refused_without_resume(few: Path, undistur
     assert (undisturbed / "log.jsonl").read_text() == before
 
 
+def test_a_recipe_that_is_not_of_a_run_is_kept(few: Path, tmp_path: Path) -> None:
+    (tmp_path / "recipe.json").write_text('{"title": "Pancakes"}')
+    with pytest.raises(SightlineError, match="is not the recipe of a run"):
+        run(few, tmp_path, stop_after=1)
+    assert (tmp_path / "recipe.json").read_text() == '{"title": "Pancakes"}'
+
+
 def test_a_best_checkpoint_alone_is_not_overwritten_either(few: Path, tmp_path: Path) -> None:
     """A run that was killed between its first validation and its first save has nothing else."""
     run(few, tmp_path / "run", stop_after=2)

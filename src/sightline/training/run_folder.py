@@ -76,14 +76,20 @@ class RunFolder:
             )
         if state:
             self._check_recipe(recipe)
+        elif self._recipe.exists() and not {"model", "data", "losses"} <= self._begun().keys():
+            raise SightlineError(f"{self._recipe}: is not the recipe of a run", "Choose another --out, to keep it.")
+
+    def _begun(self) -> dict[str, Any]:
+        """Return the recipe that the run was started with."""
+        try:
+            found = json.loads(self._recipe.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise SightlineError(f"{self._recipe}: cannot be read: {error}", "Choose another --out.") from error
+        return found if isinstance(found, dict) else {}
 
     def _check_recipe(self, recipe: Recipe) -> None:
         """Reject a recipe that differs from the run's own."""
-        try:
-            begun = json.loads(self._recipe.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise SightlineError(f"{self._recipe}: cannot be read: {error}", "Choose another --out.") from error
-        changed = differences(_completed(begun), json.loads(_described(recipe)))
+        changed = differences(_completed(self._begun()), json.loads(_described(recipe)))
         changed = [line for line in changed if not line.startswith(_MAY_CHANGE)]
         if changed:
             shown = changed[:_SHOWN] + ([f"and {len(changed) - _SHOWN} more"] if len(changed) > _SHOWN else [])

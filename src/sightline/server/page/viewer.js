@@ -12,7 +12,8 @@ import { clock, VideoPlayer } from "./video.js";
 import { Zoom } from "./zoom.js";
 
 const POINT = matchMedia("(hover: none)").matches ? "Tap" : "Point at";
-const MISSING = "The picture cannot be loaded. Its file may have been changed, moved or deleted since it was indexed.";
+const MISSING =
+  "The picture cannot be loaded. Its file may have been changed, moved or deleted, or the server may have stopped.";
 
 /** Shows results one at a time; calls `move(id)`, `close()` or `like(id)` when the visitor asks for it, and `starred()`
  when the favourites have changed. */

@@ -40,6 +40,11 @@ def deleted_in(step: int) -> Ids:
     return 10 * (step - 3) + np.arange(2) if step >= 3 else np.zeros(0, dtype=np.int64)
 
 
+def say(word: object) -> None:
+    """Print a line at once: `print` may write its end separately, and a kill may come in between."""
+    os.write(sys.stdout.fileno(), f"{word}\n".encode())
+
+
 def main(folder: Path, most: int) -> None:
     store = LocalStore.open(folder, SHAPE, write=True)
     for step in range(steps_of(store.ids()), most):
@@ -50,7 +55,7 @@ def main(folder: Path, most: int) -> None:
             store.compact()
         else:
             store.flush()
-        print(step + 1, flush=True)
+        say(step + 1)
     store.close()
 
 
@@ -58,10 +63,10 @@ def fork_writers(folder: Path) -> None:
     for _ in sys.stdin:
         child = os.fork()
         if child == 0:
-            print(os.getpid(), flush=True)
+            say(os.getpid())
             main(folder, FOREVER)
         os.waitpid(child, 0)
-        print(ENDED, flush=True)
+        say(ENDED)
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     [
         ("nowhere", "nowhere: no such folder\nUse the folder of a checkpoint, such as runs/NAME/best."),
         ("runs/mine", "mine: a training run, not a checkpoint\nUse its best checkpoint: "),
-        ("bundle", "bundle: a bundle, not a checkpoint\nA bundle only searches: "),
+        ("bundle", "bundle: a bundle, not a checkpoint\nA bundle can only search; "),
     ],
     ids=["nothing", "run", "bundle"],
 )

@@ -137,7 +137,7 @@ def _not_one(folder: Path) -> ModelError:
     if (folder / SPEC_FILE).is_file():
         return ModelError(
             f"{folder}: a bundle, not a checkpoint",
-            "A bundle only searches: use the checkpoint that it was exported from.",
+            "A bundle can only search; use the checkpoint that it was exported from.",
         )
     return ModelError(
         f"{folder}: not a checkpoint: it has no {CHECKPOINT_FILE}", "Use the folder of one, such as runs/NAME/best."

@@ -21,7 +21,8 @@ class DualStreamConfig:
     preprocess: how images are resized and normalised; it must fit the vision encoder.
     regions: detected regions instead of a vision encoder. Their embeddings are computed from their mean, unless there
     is an image_reader (paper 4) or there are relations (paper 2).
-    embedding_dim, fragment_dim: the number of dimensions of embeddings and of fragments.
+    embedding_dim: the number of dimensions of embeddings.
+    fragment_dim: the number of dimensions of fragments.
     text_pooling: how embeddings of texts are computed from the encoder's outputs: their "mean", the "first" ([CLS]) or
     the "last".
     matcher: "none"; "shared" (the text tower itself reads [words ; image]: the JOINT model of paper 1, section 3.4);

@@ -40,6 +40,7 @@ from bundles.distil import (
     taught_texts,
     write_line,
 )
+from bundles.fast_weights import read_weights
 from sightline.bundle.spec import BundleSpec, read_spec
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.datasets import Record, read_all
@@ -278,7 +279,7 @@ def train(args: argparse.Namespace, teaching: TeachingData, found: list[Validati
     rows = round(teaching.views.seen["fragments"].shape[1] ** 0.5)
     student = new_student(args.start, shape, args.activation, args.random, teaching.size, rows)
     if args.weights:
-        student.load(torch.load(args.weights, map_location="cpu", weights_only=True))
+        student.load(read_weights(Path(args.weights)))
     student = student.to(device)
     if args.compile:
         student.compile()
@@ -322,7 +323,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--layer-decay", type=float, default=0.65)
     parser.add_argument("--activation", default="gelu")
     parser.add_argument("--random", action="store_true", help="start with random weights")
-    parser.add_argument("--weights", help="continue from the weights of an earlier run")
+    parser.add_argument("--weights", help="continue from an earlier run's student.pt, or a fast image graph")
     parser.add_argument("--compile", action="store_true", help="compile the student's layers")
     parser.add_argument("--without", default=[], type=lambda text: text.split(","), help="losses to leave out")
     parser.add_argument("--log", type=int, default=100)

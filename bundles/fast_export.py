@@ -20,6 +20,7 @@ from torch import Tensor
 
 from benchmarks.provenance import write_result
 from bundles.fast import new_student
+from bundles.fast_weights import read_weights
 from bundles.measure import TestRecipe, measured
 from sightline.bundle import Bundle
 from sightline.bundle.spec import read_spec
@@ -49,14 +50,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--start", required=True, help="the folder that the training started from")
-    parser.add_argument("--run", type=Path, required=True, action="append", help="folder of a training")
+    what = "folder of a training, or the fast image graph that the next one continued"
+    parser.add_argument("--run", type=Path, required=True, action="append", help=what)
     parser.add_argument("--size", type=int, default=0, help="size of the images; default: that of the last training")
     parser.add_argument("--licence", default="Started from DINOv2 ViT-S/14 (Meta), Apache-2.0")
     parser.add_argument("--rerank", type=int, default=0, help="also measure with this many candidates reranked")
     args = parser.parse_args()
     data, spec = Path(os.environ["SIGHTLINE_DATA"]), read_spec(args.bundle).without_fast()
     result = json.loads((args.run[-1] / "result.json").read_text(encoding="utf-8").splitlines()[-1])
-    weights = [torch.load(run / "student.pt", map_location="cpu", weights_only=True) for run in args.run]
+    weights = [read_weights(run if run.suffix == ".onnx" else run / "student.pt") for run in args.run]
     parts = ("embedding", "fragments", "states.2")
     shape = StudentShape(*(weights[0][f"heads.{part}.weight"].shape[0] for part in parts))
     assert spec.image.preprocess is not None

@@ -15,11 +15,14 @@ import tiny
 from bundles import fast, languages
 from bundles.distil import Progress, TeacherGraph, decoded, recalls, same_order, taught_texts
 from bundles.fast_export import load_mean
+from bundles.fast_weights import weights_of_graph
 from sightline.bundle import Bundle
 from sightline.bundle.spec import read_spec
 from sightline.datasets import read_all
+from sightline.errors import DataError
 from sightline.media import require_pixels
 from sightline.models.student import ImageStudent, StudentShape, resized_positions
+from sightline.onnx_export.students import write_image_graph
 from sightline.training.corpus import normalised
 from tar_files import Contents, write_tar
 
@@ -92,6 +95,32 @@ def test_the_mean_of_students_of_different_sizes_is_loaded() -> None:
     torch.testing.assert_close(target.heads.embedding.weight, mean)
     both = [resized_positions(one.encoder.embeddings.position_embeddings, 4) for one in (small, large)]
     torch.testing.assert_close(target.encoder.embeddings.position_embeddings, (both[0] + both[1]) / 2)
+
+
+def test_a_fast_image_graph_can_be_trained_further(tmp_path: Path) -> None:
+    config = ViTConfig(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, patch_size=8, image_size=32
+    )
+    trained, loaded = (
+        ImageStudent(ViTModel(config, add_pooling_layer=False), StudentShape(8, 4, 12), rows=2).eval() for _ in range(2)
+    )
+    random = np.random.default_rng(0)
+    for value in trained.state_dict().values():
+        value += 0.2 * torch.from_numpy(random.standard_normal(value.shape).astype(np.float32))
+    pixels = random.standard_normal((8, 3, 32, 32)).astype(np.float32)
+    found = weights_of_graph(write_image_graph(trained, pixels, tmp_path))
+    loaded.load(found)
+    assert found.keys() == trained.state_dict().keys()
+    with torch.inference_mode():
+        expected, out = trained(torch.from_numpy(pixels)), loaded(torch.from_numpy(pixels))
+    for part, values in expected._asdict().items():
+        near = torch.nn.functional.cosine_similarity(getattr(out, part), values, dim=-1)
+        assert near.min() > 0.99, part
+
+
+def test_weights_of_another_graph_are_refused(tiny_bundle: Path) -> None:
+    with pytest.raises(DataError, match="not a fast image graph"):
+        weights_of_graph(tiny_bundle / "text.onnx")
 
 
 def test_a_view_can_be_a_mixture_of_two_images_that_the_teacher_sees_too(tiny_bundle: Path, shards: Path) -> None:

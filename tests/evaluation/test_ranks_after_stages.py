@@ -81,6 +81,17 @@ def test_a_tie_after_reranking_counts_against_the_model() -> None:
     assert ranks_after_stages(lists, lists.ids == 0, np.array([1.0])).tolist() == [2]
 
 
+@pytest.mark.parametrize(("copy", "rank"), [(4.999, 2), (4.5, 1)])
+def test_a_copy_that_rounding_scores_lower_counts_against_the_model(copy: float, rank: int) -> None:
+    lists = shortlist(np.array([[0.9, 0.9 - 1e-7, 0.7]]), 3).reranked(np.array([[5.0, copy, 1.0]]), "match")
+    assert ranks_after_stages(lists, lists.ids == 0, np.array([2.0])).tolist() == [rank]
+
+
+def test_a_close_score_of_another_item_is_no_tie() -> None:
+    lists = shortlist(np.array([[0.9, 0.8, 0.7]]), 3).reranked(np.array([[5.0, 4.999, 1.0]]), "match")
+    assert ranks_after_stages(lists, lists.ids == 0, np.array([1.0])).tolist() == [1]
+
+
 def test_a_right_item_outside_the_list_keeps_its_old_rank() -> None:
     lists = shortlist(np.array([[0.9, 0.8, 0.7]]), 2).reranked(np.array([[1.0, 2.0]]), "match")
     assert ranks_after_stages(lists, lists.ids == 2, np.array([3.0])).tolist() == [3]

@@ -20,6 +20,10 @@ from sightline.retrieval.candidates import Candidates
 # its copy.
 TIE = 2e-6
 
+# Later stages read states in float16 or fragments in int8, which round the copies of an image apart. Items that tie in
+# the first stage therefore tie in later ones too if their scores differ by less than this share of the largest.
+_LATER_TIE = 0.01
+
 CHUNK = 1024
 _WIDTH = 8  # a block has this many times more columns than rows
 _STRIP = 64  # rows counted at a time
@@ -73,14 +77,17 @@ def ranks_after_stages(found: Candidates, right: BoolArray, otherwise: Ranks) ->
     """Return the rank [queries] of the best correct candidate or, if there is none, the rank in the first stage.
 
     right: [queries, k], which candidates are correct; they do not count against each other. otherwise: [queries],
-    ranks over the whole gallery in the first stage. Ties with wrong candidates count against the model.
+    ranks over the whole gallery in the first stage. Ties with wrong candidates count against the model; a copy of the
+    right item ties with it, even if rounding scores the copy a little lower.
     """
     if not right.size:
         return otherwise
     stage = np.cumsum([a != b for a, b in zip(("", *found.stages[:-1]), found.stages, strict=True)])
     column = right.argmax(axis=1)[:, None]
-    score = np.take_along_axis(found.scores, column, axis=1)
-    ahead = (stage < stage[column]) | ((stage == stage[column]) & (found.scores >= score))
+    score, cosine = (np.take_along_axis(values, column, axis=1) for values in (found.scores, found.embed))
+    same = np.abs(found.embed - cosine) <= TIE * np.abs(found.embed).max(axis=1, keepdims=True)
+    slack = np.where(same, _LATER_TIE * np.abs(found.scores).max(axis=1, keepdims=True), 0.0)
+    ahead = (stage < stage[column]) | ((stage == stage[column]) & (found.scores >= score - slack))
     listed: Ranks = 1.0 + np.count_nonzero(ahead & ~right, axis=1).astype(np.float64)
     return np.where(right.any(axis=1), listed, otherwise)
 

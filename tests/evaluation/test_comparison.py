@@ -146,3 +146,15 @@ def test_the_command_compares_two_models(tiny_bundle: Path, tmp_path: Path) -> N
     done = CliRunner().invoke(app, ["eval", str(tiny_bundle), str(captions), "--ranks", str(ranks)])
     assert done.exit_code == 0, done.output
     assert len(ranks.read_text().splitlines()) == 1 + result["a"]["images"] + result["a"]["captions"]
+
+
+def test_the_command_leaves_out_images_without_captions_in_the_language(tiny_bundle: Path, tmp_path: Path) -> None:
+    captions = write(tmp_path / "photos", list(shapes(seed=0))[:4])
+    lines = [json.loads(line) for line in captions.read_text().splitlines()]
+    lines[0]["captions"] = {"de": ["ein Quadrat"]}
+    captions.write_text("\n".join(map(json.dumps, lines)))
+    asked = ["compare", str(tiny_bundle), str(tiny_bundle), str(captions)]
+    assert CliRunner().invoke(app, asked).exit_code != 0
+    done = CliRunner().invoke(app, [*asked, "--skip-missing-language"])
+    assert done.exit_code == 0, done.output
+    assert "3 images" in done.output

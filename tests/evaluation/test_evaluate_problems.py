@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 
+import sightline
 from evaluation.made_up import COUNTS, IMAGE_OF, MadeUp, made_up, record, records
 from sightline.datasets import Record
 from sightline.errors import DataError, EvaluationError, MediaError, ModelError, OptionError
@@ -147,6 +148,21 @@ def test_what_cannot_work_is_refused_before_any_work(options: dict, message: str
     model.images = model.texts = np.zeros((0, 0))  # encoding would fail
     with pytest.raises((EvaluationError, OptionError), match=message):
         evaluate(model, records(), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"fusion": "add"}, "fusion has no effect without reranking"),
+        ({"weight": 0.5, "late": 3}, "weight has no effect without reranking"),
+        ({"names": True, "lang": "de"}, "lang cannot be combined with `names`"),
+        ({"names": True, "protocol": "full"}, "protocol cannot be combined with `names`"),
+        ({"names": True, "ranks": "ranks.csv"}, "ranks cannot be combined with `names`"),
+    ],
+)
+def test_an_option_that_would_change_nothing_is_refused(options: dict, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        sightline.evaluate(made_up(), records(), **options)
 
 
 def test_none_of_the_best_are_rescored_where_none_is_asked_for() -> None:

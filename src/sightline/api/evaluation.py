@@ -105,8 +105,11 @@ def evaluate(  # type: ignore[misc]  # `options` of the signatures above are tho
     from sightline.plugins import import_modules
 
     import_modules(imports)
+    if not rerank and not (fusion is None and weight is None):
+        option = "weight" if fusion is None else "fusion"
+        raise OptionError(option, "has no effect without reranking", "Set `rerank`, or leave it out.")
     if ranks is not None:
-        if names or not isinstance(lang, str):
+        if not isinstance(lang, str):
             raise OptionError("ranks", "can only be written for a single language")
         check_ranks_file(Path(ranks))
     paths = _paths(data)
@@ -123,10 +126,13 @@ def evaluate(  # type: ignore[misc]  # `options` of the signatures above are tho
         "progress": progress,
     }
     if names:
-        unused = {"partner": partner, "translate": translate, "late": late, "matcher": matcher}
-        for option, value in {**unused, "distractors": distractors or None}.items():
-            if value is not None:
-                raise OptionError(option, "cannot be combined with `names`")
+        unused = {"partner": partner, "translate": translate, "late": late, "matcher": matcher, "ranks": ranks}
+        given = [option for option, value in unused.items() if value is not None]
+        given += (
+            ["distractors"] * bool(distractors) + ["lang"] * (lang != "en") + ["protocol"] * (protocol != "karpathy")
+        )
+        for option in given:
+            raise OptionError(option, "cannot be combined with `names`")
         return evaluate_names(opened, records, **options)
     options |= {
         "protocol": protocol,

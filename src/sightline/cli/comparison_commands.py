@@ -25,6 +25,7 @@ def compare(
     ] = None,
     weight: Annotated[float | None, typer.Option(help="Weight of the embed score in the fusion.")] = None,
     skip_broken: Annotated[bool, typer.Option(help="Report broken records and continue.")] = False,
+    skip_missing_language: Annotated[bool, typer.Option(help="Skip images without captions in LANG.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap intervals.")] = 0,
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Write the ranks of every query to this file.")] = None,
     html_file: Annotated[
@@ -50,7 +51,7 @@ def compare(
     records = read_test(data, split, protocol, images=images, on_problem=tell_skipped if skip_broken else None)
     options: dict[str, Any] = {
         "name": ", ".join(data), "lang": lang, "protocol": protocol, "late": late, "rerank": rerank, "fusion": fusion,
-        "weight": weight, "seed": seed, "top": 10,
+        "weight": weight, "seed": seed, "skip_missing_language": skip_missing_language, "top": 10,
     }  # fmt: skip
     with named_options(), evaluating() as progress:
         found = Comparison(

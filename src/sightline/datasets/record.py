@@ -33,7 +33,7 @@ class Record:
             there = f"has {', '.join(sorted(self.captions))}" if self.captions else "has no captions at all"
             raise DataError(
                 f"record {self.key!r} ({self.image.name}): needs captions in {language!r}, but {there}",
-                "Choose another language, or leave out such records (for `eval`: --skip-missing-language).",
+                "Choose another language, or leave out such records (`eval` and `compare`: --skip-missing-language).",
             )
         return captions
 

@@ -56,9 +56,10 @@ SOURCES = {
     "web": "web-train-*.tar",
     "names": "names-train.tar",
     "plain": "cocoplain-*.tar",
+    "photos": "photos-*.tar",
 }
 WEIGHTS = {"embedding": 4.0, "texts": 1.0, "images": 0.5, "contrast": 0.2, "fragments": 1.0, "states": 2.0}
-UNLABELLED = ("names", "plain")  # their captions are names, which many images share, or missing
+UNLABELLED = ("names", "plain", "photos")  # their captions are names, which many images share, or missing
 PARTS = ("embedding", "fragments", "states")
 _ASPECT, _COLOUR = 4 / 3, 0.1
 _TEMPERATURE = 0.03
@@ -308,7 +309,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--out", required=True)
     parser.add_argument("--data", type=Path, default=None, help="default: SIGHTLINE_DATA")
     parser.add_argument("--pixels", type=Path, help="file that keeps the decoded images for the next run")
-    parser.add_argument("--sources", default=",".join(SOURCES))
+    parser.add_argument("--sources", default="flickr8k,coco,web,names,plain", help=f"among {', '.join(SOURCES)}")
     parser.add_argument("--minutes", type=float, default=1e9)
     parser.add_argument("--steps", type=int, default=8000)
     parser.add_argument("--batch", type=int, default=1024)

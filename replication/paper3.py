@@ -91,6 +91,8 @@ VARIANTS = {"paper": ("triplet", "printed"), "kl": ("triplet", "all"), "contrast
 """For each variant, the loss of models without a teacher, and equation 6 as printed or over all pairs."""
 CHOSEN = {"B": (2.0, 0.16), "I32": (2.0, 0.04), "I-B": (0.5, 0.08)}
 """Temperatures of the variant `kl` for models with one vector, by teacher: chosen on val."""
+BRIEF = ("schedule.epochs=0", "schedule.steps=2", "data.batch_size=4", "data.limit=16", "data.val=[]",
+         "validation.late=0")  # fmt: skip
 _PLATEAU = ("validation.every=230", "validation.patience=4")  # 230 steps are five epochs
 
 
@@ -225,8 +227,7 @@ def main() -> None:
     parser.add_argument("--variant", default="paper", choices=VARIANTS)
     parser.add_argument("--split", default="test", choices=("test", "val"), help="what to measure on")
     arguments = parsed(parser)
-    brief = ["schedule.epochs=0", "schedule.steps=2", "data.batch_size=4", "data.val=[]", "validation.late=0"]
-    changes = [*(brief if arguments.brief else ()), *arguments.changes]
+    changes = [*(BRIEF if arguments.brief else ()), *arguments.changes]
     bench = Bench(arguments.variant, arguments.split, changes, arguments.work, arguments.cross)
     write_results(arguments, PARTS, arguments.split, partial(result_of, bench))
 

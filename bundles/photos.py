@@ -1,10 +1,10 @@
 """Make shards of photos without captions, for `bundles.fast --sources …,photos`.
 
-    python -m bundles.photos DIR [DIR …] --out SHARDS --held-out SIGHTLINE_DATA/*-val.tar SIGHTLINE_DATA/*-test.tar
+    python -m bundles.photos CLONES --out SHARDS --held-out $SIGHTLINE_DATA/*-val.tar $SIGHTLINE_DATA/*-test.tar
 
-A DIR is a folder of images or a git directory, of which the newest commit is read. Images are scaled to 224 × 224
-pixels. Left out are images with a side of less than 128 pixels or more than three times as long as wide, copies, and
-images that look like one in the held-out shards, or like its mirror image. --most images are taken from each DIR.
+CLONES has a bare clone OWNER+NAME of each repository in `bundles/photos.toml`; those that are missing are left out.
+Photos are scaled to 224 × 224 pixels. Left out are those with a side of less than 128 pixels or more than three times
+as long as wide, copies, and photos that look like one in the held-out shards or like its mirror image.
 """
 
 import argparse
@@ -15,13 +15,17 @@ import json
 import random
 import subprocess
 import tarfile
+import tomllib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageChops
 
 from sightline.arrays import Float32Array
 from sightline.datasets import read_all
@@ -30,62 +34,88 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 SIZE, SMALLEST, LONGEST = 224, 128, 3.0
 ALIKE = 0.95  # correlation of two small grey images, above which they show the same
 _SIDE = 16
-_LARGEST = 25_000_000  # bytes of a file
 _BATCH = 512  # files in memory
+_FRAME = 40  # grey levels by which a photo differs from the frame around it
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Folders of a commit of a repository, see `photos.toml`."""
+
+    repository: str
+    commit: str
+    folders: tuple[str, ...]
+    what: str
+    terms: str
+    most: int = 10**9
+    most_each: int = 10**9
+    framed: bool = False
+
+    def blobs(self, git: Path) -> list[str]:
+        """Return the blobs of the photos that are taken: the same ones every time, in any order of the files."""
+        command = ["git", f"--git-dir={git}", "ls-tree", "-rlz", "--full-tree", self.commit]
+        listed = subprocess.run(command, capture_output=True, check=True).stdout.decode(errors="replace")
+        found = defaultdict(set)
+        for facts, name in (line.split("\t", 1) for line in listed.split("\0") if line):
+            _, _, blob, size = facts.split()
+            inside = any(not folder or name.startswith(f"{folder}/") for folder in self.folders)
+            if inside and name.lower().endswith(SUFFIXES) and "/." not in name and size.isdecimal():  # else not cloned
+                found[name.rpartition("/")[0]].add(blob)
+        some = itertools.chain.from_iterable(sorted(blobs)[: self.most_each] for blobs in found.values())
+        return sorted(set(some))[: self.most]
 
 
 class Photo(NamedTuple):
-    """An image as it is stored, the number of its content, and its small grey version."""
+    """A scaled photo as it is stored, the number of the original's content, and its small grey version."""
 
     content: bytes
     number: int
     grey: Float32Array
 
 
-def files_of(folder: Path) -> Iterator[bytes]:
-    """Yield the contents of all images in a folder or a git directory."""
-    if not (folder / "HEAD").is_file():
-        for path in sorted(folder.rglob("*")):
-            if path.suffix.lower() in SUFFIXES and path.stat().st_size < _LARGEST:
-                yield path.read_bytes()
-        return
-    git = ["git", f"--git-dir={folder}"]
-    listed = subprocess.run([*git, "ls-tree", "-rlz", "HEAD"], capture_output=True, check=True).stdout.decode()
-    about = (line.split("\t", 1) for line in listed.split("\0") if line)
-    wanted = [facts.split()[2] for facts, name in about if name.lower().endswith(SUFFIXES) and _small(facts.split()[3])]
-    with subprocess.Popen([*git, "cat-file", "--batch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as batch:
+def sources() -> list[Source]:
+    """Return the sources in `photos.toml`."""
+    table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    return [Source(**one | {"folders": tuple(one["folders"])}) for one in table["photos"]]
+
+
+def contents(git: Path, blobs: Sequence[str]) -> Iterator[bytes]:
+    """Yield the contents of blobs of a git directory."""
+    command = ["git", f"--git-dir={git}", "cat-file", "--batch"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as batch:
         assert batch.stdin is not None
         assert batch.stdout is not None
-        for blob in wanted:
+        for blob in blobs:
             batch.stdin.write(blob.encode() + b"\n")
             batch.stdin.flush()
-            answer = batch.stdout.readline().split()
-            if answer[1] == b"blob":
-                yield batch.stdout.read(int(answer[2]))
-                batch.stdout.read(1)
+            size = int(batch.stdout.readline().split()[2])
+            yield batch.stdout.read(size)
+            batch.stdout.read(1)
         batch.stdin.close()
 
 
-def _small(size: str) -> bool:
-    """Return whether git has a blob, which may be missing from a partial clone, and it is not too large."""
-    return size.isdecimal() and int(size) < _LARGEST
-
-
-def photo_of(content: bytes) -> Photo | None:
-    """Scale an image; None if it cannot be read, or is too small or too long."""
+def photo_of(content: bytes, framed: bool = False) -> Photo | None:
+    """Scale a photo; None if it cannot be read, or is too small or too long. framed: cut its frame off first."""
     try:
         image = Image.open(io.BytesIO(content))
         image.draft("RGB", (2 * SIZE, 2 * SIZE))
-        short, long = sorted(image.size)
-        if short < SMALLEST or long > LONGEST * short:
-            return None
-        squashed = image.convert("RGB").resize((SIZE, SIZE), Image.Resampling.LANCZOS)
+        whole = image.convert("RGB")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
         return None
-    stored = io.BytesIO()
+    whole = without_frame(whole) if framed else whole
+    short, long = sorted(whole.size)
+    if short < SMALLEST or long > LONGEST * short:
+        return None
+    squashed, stored = whole.resize((SIZE, SIZE), Image.Resampling.LANCZOS), io.BytesIO()
     squashed.save(stored, "WEBP", quality=60, method=2)
-    number = int.from_bytes(hashlib.sha256(content).digest()[:8])
-    return Photo(stored.getvalue(), number, grey_of(squashed))
+    return Photo(stored.getvalue(), int.from_bytes(hashlib.sha256(content).digest()[:8]), grey_of(squashed))
+
+
+def without_frame(image: Image.Image) -> Image.Image:
+    """Cut off the border that has the colour of the first pixel."""
+    corner = Image.new("RGB", image.size, image.getpixel((0, 0)))
+    away = ImageChops.difference(image, corner).convert("L").point(lambda level: 255 * (level > _FRAME))
+    return image.crop(away.getbbox())
 
 
 def grey_of(image: Image.Image) -> Float32Array:
@@ -132,23 +162,22 @@ def write_shards(photos: Sequence[Photo], out: Path, per_shard: int) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Read all folders, and write the shards."""
+    """Read all repositories that are there, and write the shards."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", type=Path, nargs="+", metavar="DIR")
+    parser.add_argument("clones", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--held-out", nargs="+", required=True, metavar="SHARD")
-    parser.add_argument("--most", type=int, default=20_000)
     parser.add_argument("--per-shard", type=int, default=3000)
     args = parser.parse_args(argv)
     held_out, kept = held_out_greys(args.held_out), list[Photo]()
     with ProcessPoolExecutor() as pool:
-        for folder in args.folders:
-            files, some = files_of(folder), list[Photo]()
+        for source in sources():
+            git, before = args.clones / source.repository.replace("/", "+"), len(kept)
+            files = contents(git, source.blobs(git)) if git.exists() else iter(())
             while batch := list(itertools.islice(files, _BATCH)):
-                some += [one for one in pool.map(photo_of, batch, chunksize=16) if one is not None]
-            random.Random(0).shuffle(some)
-            kept += some[: args.most]
-            print(f"{folder}: {len(some[: args.most]):,} of {len(some):,}", flush=True)
+                scaled = pool.map(partial(photo_of, framed=source.framed), batch, chunksize=16)
+                kept += filter(None, scaled)
+            print(f"{source.repository}: {len(kept) - before:,}", flush=True)
     write_shards(list(distinct(kept, held_out)), args.out, args.per_shard)
 
 

@@ -1,4 +1,4 @@
-"""Shards of photos without captions, from folders and git directories."""
+"""Shards of photos without captions, from git directories."""
 
 import io
 import subprocess
@@ -6,17 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from bundles import photos
 from sightline.datasets import read_all
 from tar_files import write_tar
 
 
-def noise(seed: int, width: int = 160, height: int = 140) -> Image.Image:
+def squares(seed: int, width: int = 160, height: int = 140) -> Image.Image:
     """A picture of large random squares."""
-    squares = np.random.default_rng(seed).integers(0, 256, (8, 8, 3), dtype=np.uint8)
-    return Image.fromarray(squares).resize((width, height), Image.Resampling.NEAREST)
+    levels = np.random.default_rng(seed).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+    return Image.fromarray(levels).resize((width, height), Image.Resampling.NEAREST)
 
 
 def jpeg(image: Image.Image) -> bytes:
@@ -25,35 +25,60 @@ def jpeg(image: Image.Image) -> bytes:
     return content.getvalue()
 
 
-@pytest.fixture
-def held_out(tmp_path: Path) -> Path:
-    return write_tar(tmp_path / "some-val.tar", [("a.jpg", jpeg(noise(0))), ("a.json", {"captions": {"en": ["x"]}})])
+FILES = {
+    "in/good.jpg": jpeg(squares(1)),
+    "in/deep/GOOD.JPEG": jpeg(squares(2)),
+    "in/copy.jpg": jpeg(squares(1)),
+    "in/held-out.jpg": jpeg(squares(0, 320, 280)),
+    "in/mirrored.jpg": jpeg(squares(0).transpose(Image.Transpose.FLIP_LEFT_RIGHT)),
+    "in/small.jpg": jpeg(squares(3, 160, 120)),
+    "in/long.jpg": jpeg(squares(4, 600, 150)),
+    "in/pointer.jpg": b"version https://git-lfs.github.com/spec/v1",
+    "in/notes.txt": b"no image",
+    "in/.hidden/other.jpg": jpeg(squares(5)),
+    "out/other.jpg": jpeg(squares(6)),
+}
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Two good photos, and six that are to be left out."""
-    made = tmp_path / "pictures"
-    (made / "deep").mkdir(parents=True)
-    files = {
-        "good.jpg": jpeg(noise(1)),
-        "deep/GOOD.JPEG": jpeg(noise(2)),
-        "copy.jpg": jpeg(noise(1)),
-        "held-out.jpg": jpeg(noise(0, 320, 280)),
-        "mirrored.jpg": jpeg(noise(0).transpose(Image.Transpose.FLIP_LEFT_RIGHT)),
-        "small.jpg": jpeg(noise(3, 160, 120)),
-        "long.jpg": jpeg(noise(4, 600, 150)),
-        "broken.jpg": b"version https://git-lfs.github.com/spec/v1",
-        "notes.txt": b"no image",
-    }
-    for name, content in files.items():
-        (made / name).write_bytes(content)
-    return made
+@pytest.fixture(scope="module")
+def clones(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bare clone of a repository whose second commit deletes everything."""
+    folder = tmp_path_factory.mktemp("clones")
+    for name, content in FILES.items():
+        path = folder / "work" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+    def git(*arguments: str) -> None:
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+        subprocess.run(["git", *identity, *arguments], cwd=folder / "work", check=True, capture_output=True)
+
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "All")
+    git("tag", "all")
+    git("rm", "-rq", ".")
+    git("commit", "-qm", "None")
+    git("clone", "-q", "--bare", ".", str(folder / "owner+name"))
+    return folder
 
 
-def test_good_photos_are_scaled_and_the_others_left_out(folder: Path, held_out: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def held_out(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("held-out") / "some-val.tar"
+    return str(write_tar(path, [("a.jpg", jpeg(squares(0))), ("a.json", {"captions": {"en": ["x"]}})]))
+
+
+def source(repository: str = "owner/name", most: int = 99, most_each: int = 99) -> photos.Source:
+    return photos.Source(repository, "all", ("in",), "squares", "none", most, most_each)
+
+
+def test_good_photos_are_scaled_and_the_others_left_out(
+    clones: Path, held_out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(photos, "sources", lambda: [source(), source("not/cloned")])
     for out in ("first", "second"):
-        photos.main([str(folder), "--out", str(tmp_path / out), "--held-out", str(held_out)])
+        photos.main([str(clones), "--out", str(tmp_path / out), "--held-out", held_out])
     shard = tmp_path / "first" / "photos-000.tar"
     records = read_all([str(shard)])
     assert [len(one.captions) for one in records] == [0, 0]
@@ -63,20 +88,23 @@ def test_good_photos_are_scaled_and_the_others_left_out(folder: Path, held_out: 
     assert (tmp_path / "second" / "photos-000.tar").read_bytes() == shard.read_bytes()
 
 
-def test_a_git_directory_has_the_photos_of_its_newest_commit(folder: Path) -> None:
-    def git(*arguments: str) -> None:
-        identity = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
-        subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
-
-    git("init", "-q")
-    git("add", ".")
-    git("commit", "-qm", "All")
-    git("rm", "-q", "copy.jpg")
-    git("commit", "-qm", "Fewer")
-    found = list(photos.files_of(folder / ".git"))
-    assert sorted(found) == sorted(path.read_bytes() for path in folder.rglob("*.[jJ]*") if ".git" not in path.parts)
+def test_only_so_many_photos_are_taken_of_all_or_of_each_folder(clones: Path) -> None:
+    git = clones / "owner+name"
+    assert len(source().blobs(git)) == 7  # the copy is the same blob
+    assert len(source(most=3).blobs(git)) == 3
+    assert len(source(most_each=1).blobs(git)) == 2
+    assert set(source(most=3).blobs(git)) < set(source().blobs(git))
 
 
-def test_each_folder_gives_at_most_so_many_photos(folder: Path, held_out: Path, tmp_path: Path) -> None:
-    photos.main([str(folder), "--out", str(tmp_path / "few"), "--held-out", str(held_out), "--most", "0"])
-    assert not list((tmp_path / "few").iterdir())
+def test_a_frame_of_one_colour_is_cut_off() -> None:
+    framed = ImageOps.expand(squares(7).convert("RGB"), (30, 10), (250, 250, 250))
+    near = np.abs(np.asarray(photos.without_frame(framed), dtype=int) - np.asarray(squares(7), dtype=int))
+    assert near.max() == 0
+    blank = Image.new("RGB", (200, 200), (9, 9, 9))
+    assert photos.without_frame(blank).size == (200, 200)
+
+
+def test_the_table_of_sources_is_complete() -> None:
+    found = photos.sources()
+    assert len({one.repository for one in found}) == len(found) > 10
+    assert all(len(one.commit) == 40 and one.folders and one.what and one.terms for one in found)

@@ -481,3 +481,8 @@ def test_a_closed_collection_says_so(collection: Collection) -> None:
 def test_one_text_is_not_taken_for_several(tiny_bundle: Path) -> None:
     with pytest.raises(ModelError, match="'a dog' is one text, not a list of texts"):
         sightline.load(tiny_bundle).encode_texts("a dog")
+
+
+def test_what_is_not_a_text_is_named(tiny_bundle: Path) -> None:
+    with pytest.raises(ModelError, match="None is not a text"):
+        sightline.load(tiny_bundle).encode_texts(["a dog", None])  # type: ignore[list-item]

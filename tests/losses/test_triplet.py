@@ -152,6 +152,8 @@ def test_a_solved_batch_costs_nothing() -> None:
 def test_settings_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ModelError, match="hardest, mean, sum, distance"):
         Triplet(negatives="easiest")  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match=r"triplet\.margin cannot be -1"):
+        Triplet(margin=-1.0)
     with pytest.raises(ModelError, match="is at most 2"):
         Triplet(nearest=1.5, farthest=1.2)
     with pytest.raises(ModelError, match=r"triplet\.on cannot be 'pixels'"):

@@ -119,6 +119,11 @@ def test_configurations_that_make_no_sense_are_refused() -> None:
         tiny.retriever(dataclasses.replace(tiny.DUAL, matcher_layer=4))
     with pytest.raises(ModelError, match="either an image tower or regions"):
         SingleStreamConfig(transformer=TowerConfig(config=tiny.TEXT), preprocess=tiny.PREPROCESS)
+    with pytest.raises(ModelError, match="cannot be 16 and 0"):
+        dataclasses.replace(tiny.SINGLE, fragment_dim=0)
+    large = TowerConfig(config={**tiny.DUAL.image.config, "patch_size": 512})
+    with pytest.raises(ModelError, match="patches of 512 pixels do not fit"):
+        tiny.retriever(dataclasses.replace(tiny.DUAL, image=large))
     wider = TowerConfig(config={**tiny.TEXT, "hidden_size": 48})
     with pytest.raises(ModelError, match="width 48"):
         tiny.retriever(dataclasses.replace(tiny.DUAL, matcher="own", matcher_tower=wider))

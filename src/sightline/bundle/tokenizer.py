@@ -86,7 +86,11 @@ class Tokenizer:
     def _encoded(self, texts: Sequence[str]) -> list[tokenizers.Encoding]:
         if isinstance(texts, str):
             raise ModelError(f"{texts!r} is one text, not a list of texts", f"Pass [{texts!r}].")
-        return list(self._backend.encode_batch(list(texts)))
+        listed = list(texts)
+        for text in listed:
+            if not isinstance(text, str):
+                raise ModelError(f"{text!r} is not a text", "Pass a list of strings.")
+        return list(self._backend.encode_batch(listed))
 
     def tokens(self, text: str) -> list[str]:
         """Return the tokens of one text as strings, aligned with the rows of its encoding."""

@@ -75,6 +75,8 @@ class Triplet(Loss):
             raise ModelError(
                 f"triplet.reduction cannot be {reduction!r}", f"Choose one of {', '.join(get_args(Reduction))}."
             )
+        if not 0 <= margin < float("inf"):
+            raise ModelError(f"triplet.margin cannot be {margin}", "Use a number of at least 0.")
         if not 0 < nearest < farthest <= 2:
             raise ModelError(
                 f"triplet.nearest and triplet.farthest cannot be {nearest} and {farthest}",

@@ -89,6 +89,9 @@ class DualStreamConfig:
     unit_length: bool = True
 
     def __post_init__(self) -> None:
+        for key in ("embedding_dim", "fragment_dim"):
+            if getattr(self, key) < 1:
+                raise ModelError(f"model.{key} cannot be {getattr(self, key)}", "Use a number of at least 1.")
         if (self.image is None) == (self.regions is None):
             raise ModelError("a two-tower model needs either an image tower or regions, not both")
         if self.image is not None and self.preprocess is None:

@@ -249,6 +249,11 @@ def grid_of(encoder: PreTrainedModel, image_size: int) -> tuple[int, int]:
     patch = patch[0] if isinstance(patch, list | tuple) else patch
     if isinstance(patch, int) and not hasattr(config, "depths") and not hasattr(config, "hidden_sizes"):
         _check_size(native, image_size)
+        if not 0 < patch <= image_size:
+            raise ModelError(
+                f"{config.model_type}: patches of {patch} pixels do not fit into images of {image_size}",
+                "Use a smaller patch_size.",
+            )
         return image_size // patch, int(config.hidden_size)
     out = _output(encoder, image_size)
     if out.ndim == 4:

@@ -51,6 +51,11 @@ class SingleStreamConfig:
     fragments: int = 0
 
     def __post_init__(self) -> None:
+        if self.embedding_dim < 0 or self.fragment_dim < 1:
+            raise ModelError(
+                f"model.embedding_dim and model.fragment_dim cannot be {self.embedding_dim} and {self.fragment_dim}",
+                "Use numbers of at least 0 and 1.",
+            )
         if min(self.codes, self.fragments) < 0:
             raise ModelError(
                 f"codes and fragments cannot be {self.codes} and {self.fragments}", "Use numbers of at least 0."

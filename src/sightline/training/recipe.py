@@ -5,7 +5,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, TypeAlias
 
 from sightline import settings
@@ -73,6 +73,8 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if not self.name.strip() or ".." in PurePath(self.name).parts or PurePath(self.name).is_absolute():
+            raise RecipeError(f"name cannot be {self.name!r}", "It is the name of a folder in runs/, such as tiny.")
         if not self.losses:
             raise RecipeError("losses: a recipe needs at least one loss")
         if not 0 <= self.seed < 2**32:

@@ -87,6 +87,8 @@ class OptimizerRecipe:
     def __post_init__(self) -> None:
         for name in ("lr", "weight_decay", "clip", "chunk"):
             at_least(0, f"optimizer.{name}", getattr(self, name))
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise RecipeError(f"optimizer.betas cannot be {list(self.betas)}", "Use numbers of at least 0 and below 1.")
         for part, rate in self.rates.items():
             at_least(0, f"optimizer.rates.{part}", rate)
         for part, count in self.frozen_layers.items():

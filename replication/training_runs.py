@@ -4,6 +4,7 @@ import argparse
 import fcntl
 import io
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -114,6 +115,9 @@ def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:
     unknown = [run for run in arguments.runs.split(",") if run not in arguments.every]
     if unknown:
         parser.error(f"--runs: {unknown[0]} is not among {', '.join(arguments.every)}")
+    for variable in ("SIGHTLINE_DATA", "SIGHTLINE_PRETRAINED"):
+        if not os.environ.get(variable):
+            parser.error(f"the environment variable {variable} is not set: see replication/README.md")
     if arguments.brief:
         for name in ("work", "out"):
             if getattr(arguments, name) == parser.get_default(name):

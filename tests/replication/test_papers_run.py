@@ -172,3 +172,8 @@ def test_a_brief_call_keeps_nothing_among_complete_runs_and_an_unknown_run_is_re
     with pytest.raises(SystemExit):
         training_runs.parsed(parser)
     assert "--runs: fussion is not among base, fusion" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", ["paper2", "--brief"])
+    monkeypatch.delenv("SIGHTLINE_PRETRAINED")
+    with pytest.raises(SystemExit):
+        training_runs.parsed(parser)
+    assert "SIGHTLINE_PRETRAINED is not set" in capsys.readouterr().err

@@ -139,6 +139,17 @@ def test_albums_that_cannot_be_written_are_refused_with_the_reason(
     assert "No space left on device" in caplog.text
 
 
+def test_albums_that_another_process_is_changing_are_refused_for_now(
+    own: tuple[Path, ServedCollection, httpx.Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, _, client = own
+    first = client.get("/v1/items", params={"k": 1}).json()["items"][0]["id"]
+    monkeypatch.setattr("sightline.collection.albums.FolderLock.acquire", lambda self: False)
+    monkeypatch.setattr("sightline.collection.albums._PATIENCE", 0.0)
+    answer = client.post("/v1/albums/Trip", json={"ids": [first]})
+    assert (answer.status_code, answer.json()["way_out"]) == (503, "Try again in a moment.")
+
+
 def test_albums_of_a_collection_on_a_server_are_refused(own: tuple[Path, ServedCollection, httpx.Client]) -> None:
     _, found, client = own
     first = next(iter(ids_of(client).values()))

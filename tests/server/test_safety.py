@@ -44,6 +44,13 @@ def problem(answer: httpx.Response, status: int) -> dict[str, Any]:
     return found
 
 
+def test_a_link_opened_in_a_browser_says_in_words_what_is_wrong(client: httpx.Client) -> None:
+    answer = client.get("/v1/items/999999/image", headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    assert (answer.status_code, answer.headers["content-type"]) == (404, "text/plain; charset=utf-8")
+    assert answer.text == "No item has the id 999999. It may have been deleted; search again."
+    assert_safe_headers(answer)
+
+
 def assert_safe_headers(answer: httpx.Response) -> None:
     policy = answer.headers["content-security-policy"]
     assert "default-src 'none'" in policy

@@ -219,6 +219,6 @@ def _writing() -> Iterator[None]:
         yield
     except CollectionError as error:
         _log.error("%s", error)
-        raise RefusedError(
-            503, "albums cannot be changed now", "The disk may be full or read-only. The server's log has the details."
-        ) from error
+        disk = "The disk may be full or read-only. The server's log has the details."
+        way_out = disk if isinstance(error.__cause__, OSError) else error.way_out
+        raise RefusedError(503, "albums cannot be changed now", way_out) from error

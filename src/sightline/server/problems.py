@@ -58,6 +58,11 @@ class RefusedError(Exception):
         data = json.dumps(body).encode()
         return Response(data, self.status, {"Cache-Control": "no-store", **(self.headers or {})}, MEDIA_TYPE)
 
+    def text(self) -> Response:
+        """Return the response for a person who opened a link in a browser: the problem in one sentence or two."""
+        words = " ".join(filter(None, [f"{self.detail[:1].upper()}{self.detail[1:]}.", self.way_out]))
+        return Response(words, self.status, {"Cache-Control": "no-store", **(self.headers or {})}, "text/plain")
+
 
 def not_found(id: int) -> RefusedError:
     """Return the error for an id that does not exist, or no longer exists."""
@@ -101,9 +106,10 @@ def refusal(error: Exception) -> RefusedError:
     )
 
 
-async def answer(_: Request, error: Exception) -> Response:
-    """Return the response to a request that failed."""
-    return refusal(error).response()
+async def answer(request: Request, error: Exception) -> Response:
+    """Return the response to a request that failed: JSON, or text for a link opened in a browser."""
+    problem = refusal(error)
+    return problem.text() if "text/html" in request.headers.get("accept", "") else problem.response()
 
 
 def _place(parts: tuple[Any, ...]) -> str:

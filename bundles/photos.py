@@ -91,7 +91,7 @@ def contents(git: Path, blobs: Sequence[str]) -> Iterator[bytes]:
             size = int(batch.stdout.readline().split()[2])
             yield batch.stdout.read(size)
             batch.stdout.read(1)
-        batch.stdin.close()
+        batch.terminate()  # it would wait for an end of input that the pool's processes keep open
 
 
 def photo_of(content: bytes, framed: bool = False) -> Photo | None:

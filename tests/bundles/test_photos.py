@@ -77,6 +77,7 @@ def test_good_photos_are_scaled_and_the_others_left_out(
     clones: Path, held_out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(photos, "sources", lambda: [source(), source("not/cloned")])
+    monkeypatch.setattr(photos, "_BATCH", 2)
     for out in ("first", "second"):
         photos.main([str(clones), "--out", str(tmp_path / out), "--held-out", held_out])
     shard = tmp_path / "first" / "photos-000.tar"

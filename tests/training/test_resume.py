@@ -265,3 +265,25 @@ def test_a_state_that_was_damaged_is_refused_by_name(few: Path, tmp_path: Path) 
     (tmp_path / "run" / "last" / "optimizer.safetensors").write_bytes(b"nonsense")
     with pytest.raises(SightlineError, match=r"last: the saved state cannot be read"):
         run(few, tmp_path / "run", resume=True)
+
+
+def test_changed_training_data_are_reported_when_a_run_is_resumed(few: Path, tmp_path: Path) -> None:
+    shutil.copytree(few.parent, tmp_path / "pictures", ignore=shutil.ignore_patterns("teacher"))
+    data, out = tmp_path / "pictures" / few.name, tmp_path / "run"
+    notes: list[str] = []
+
+    def notify(note: str) -> None:
+        if "changed" in note:
+            notes.append(note)
+
+    run(data, out, stop_after=2, notify=notify)
+    run(data, out, resume=True, stop_after=3, notify=notify)
+    assert notes == []
+    lines = data.read_text(encoding="utf-8").splitlines(keepends=True)
+    data.write_text("".join(lines[:-1]), encoding="utf-8")
+    run(data, out, resume=True, stop_after=4, notify=notify)
+    (note,) = notes
+    assert "were changed after the run was started" in note
+    assert "goes on from step 3" in note
+    run(data, out, resume=True, stop_after=5, notify=notify)
+    assert len(notes) == 1

@@ -1,5 +1,6 @@
 """The provenance of a run's model: code, machine, data and initial weights, written to the run's folder."""
 
+import hashlib
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -39,11 +40,29 @@ def describe(
 
 
 def _counts(recipe: Recipe, records: Sequence[Record]) -> dict[str, Any]:
-    """Return the numbers of images and captions in a source; unknown if it is streamed."""
+    """Return the numbers of images and captions in a source, and a hash of their names; unknown if it is streamed."""
     if recipe.data.streaming:
         return {"streamed": True}
-    captions = sum(len(captions_in_any(record, recipe.data.lang)) for record in records)
-    return {"images": len(records), "captions": captions}
+    captions, content = 0, hashlib.sha256()
+    for record in records:
+        own = captions_in_any(record, recipe.data.lang)
+        captions += len(own)
+        content.update(repr((record.key, *own)).encode())
+    return {"images": len(records), "captions": captions, "sha256": content.hexdigest()}
+
+
+def changes_of_data(before: Mapping[str, Any], after: Mapping[str, Any], step: int) -> list[str]:
+    """Return a warning for each source whose names or captions differ between two descriptions of a run."""
+    found = []
+    for name, new in after["sources"].items():
+        old = before.get("sources", {}).get(name, {})
+        if "sha256" in old and old["sha256"] != new.get("sha256"):
+            counts = ", ".join(f"{old[what]:,} {what}, now {new[what]:,}" for what in ("images", "captions"))
+            found.append(
+                f"the training data {name!r} were changed after the run was started ({counts}); "
+                f"the run goes on from step {step} with the new data"
+            )
+    return found
 
 
 def machine() -> dict[str, Any]:

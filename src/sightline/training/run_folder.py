@@ -21,6 +21,7 @@ from sightline.bundle.tokenizer import Tokenizer
 from sightline.errors import RecipeError, SightlineError
 from sightline.files import FolderLock, write_atomic
 from sightline.models import checkpoint
+from sightline.training.provenance import changes_of_data
 from sightline.training.recipe import Recipe, parse_recipe
 from sightline.training.state import find_state, find_whole, put_in_place, saved_step
 from sightline.training.validation import Validated
@@ -114,11 +115,13 @@ class RunFolder:
         lines = self._log.read_text(encoding="utf-8").splitlines(keepends=True) if self._log.exists() else []
         write_atomic(self._log, "".join(lines[:step]))
 
-    def describe(self, made_of: Mapping[str, Any], machine: Mapping[str, Any], step: int) -> None:
-        """Write the provenance of the run, with the code and machine used from `step` on."""
-        parts = [part for part in (self.provenance() or {}).get("parts", []) if part["step"] < step]
+    def describe(self, made_of: Mapping[str, Any], machine: Mapping[str, Any], step: int) -> list[str]:
+        """Write the provenance of the run, with the code and machine used from `step` on; returns warnings."""
+        before = self.provenance() or {}
+        parts = [part for part in before.get("parts", []) if part["step"] < step]
         described = {**made_of, "parts": [*parts, {"step": step, **machine}]}
         write_atomic(self.path / PROVENANCE_FILE, json.dumps(described, indent=2, ensure_ascii=False) + "\n")
+        return changes_of_data(before, made_of, step) if step else []
 
     def provenance(self) -> dict[str, Any] | None:
         """Return the provenance of the run as JSON; None before it started."""

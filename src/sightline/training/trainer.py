@@ -93,7 +93,7 @@ def train(
     folder = RunFolder(Path(out))
     with folder.locked() if world.leads else nullcontext():
         run = _Run(recipe, folder, world, distributed.device(), resume, on_prepare if world.leads else None)
-        for note in run.validation.notes(run.corpus.records) if world.leads else ():
+        for note in [*run.notes, *run.validation.notes(run.corpus.records)] if world.leads else ():
             (notify or _log.warning)(note)
         return run.to_the_end(report if world.leads else None, timer, stop_after, stop or (lambda: False))
 
@@ -169,7 +169,7 @@ class _Run:
         if world.leads:
             self.folder.open(recipe, self.progress.step)
             made_of = describe(recipe, sources, self.validation.sets, self.steps)
-            self.folder.describe(made_of, machine(), self.progress.step)
+            self.notes = self.folder.describe(made_of, machine(), self.progress.step)
 
     def to_the_end(
         self, report: StepReport | None, timer: SaveTimer, stop_after: int | None, stop: Callable[[], bool]

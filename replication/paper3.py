@@ -125,6 +125,12 @@ def temperatures(run: Run, variant: str) -> tuple[float, float]:
     return (1 / printed[0], 1 / printed[1]) if loss == "triplet" else (of_a_sum(32), student)
 
 
+def pair_of(both: str) -> tuple[float, float]:
+    """Return the temperatures of the teacher and the student, as written in the name of a run: 0.5x0.08."""
+    teacher, _, student = both.partition("x")
+    return float(teacher), float(student)
+
+
 def of_a_sum(fragments: int) -> float:
     """Return the temperature for a sum of cosines: 0.05 for each, up to ten, because captions have about ten words."""
     return 0.05 * min(fragments, 10)
@@ -226,7 +232,12 @@ def main() -> None:
     parser.add_argument("--cross", default="runs/paper1/ce-lower-full-{seed}/best", help="the checkpoint of C")
     parser.add_argument("--variant", default="paper", choices=VARIANTS)
     parser.add_argument("--split", default="test", choices=("test", "val"), help="what to measure on")
+    parser.add_argument("--chosen", action="append", default=[], metavar="TEACHER=TxS", help="instead of CHOSEN's")
     arguments = parsed(parser)
+    for teacher, _, both in (one.partition("=") for one in arguments.chosen):
+        if teacher not in CHOSEN:
+            parser.error(f"--chosen: {teacher} is not among {', '.join(CHOSEN)}")
+        CHOSEN[teacher] = pair_of(both)
     changes = [*(BRIEF if arguments.brief else ()), *arguments.changes]
     bench = Bench(arguments.variant, arguments.split, changes, arguments.work, arguments.cross)
     write_results(arguments, PARTS, arguments.split, partial(result_of, bench))

@@ -201,3 +201,16 @@ def test_only_a_few_pictures_are_read_ahead_of_a_slow_model(tmp_path: Path, monk
     model = Slow()
     index(tmp_path, model=model)
     assert 10 < model.ahead < 60
+
+
+@pytest.mark.parametrize("seconds", [2**34, -(2**31), -1])
+def test_a_file_may_be_of_any_time(photos: Path, model: Instant, seconds: int) -> None:
+    """Nanoseconds beyond the year 2262 need more than 64 bits."""
+    odd = photos / "town" / "0.png"
+    os.utime(odd, (seconds, seconds))
+    if odd.stat().st_mtime != seconds:
+        pytest.skip("the file system cannot store this time")
+    count = index(photos, model=model).new
+    assert index(photos, model=model).unchanged == count
+    with Collection.open(photos / ".sightline") as collection:
+        assert [item.files[0].where for item in collection.browse()][0 if seconds > 0 else -1] == odd

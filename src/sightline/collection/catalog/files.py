@@ -26,14 +26,19 @@ class Stamp:
 
     @classmethod
     def of(cls, status: os.stat_result) -> "Stamp":
-        """Return the stamp of a file from its status."""
-        return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        """Return the stamp of a file from its status; times that the catalog cannot hold become the nearest it can."""
+        return cls(status.st_size, _in_64_bits(status.st_mtime_ns), _in_64_bits(status.st_ctime_ns))
 
     def matches(self, other: "Stamp") -> bool:
         """Return whether both stamps describe the same state of a file."""
         if (self.size, self.mtime_ns) != (other.size, other.mtime_ns):
             return False
         return None in (self.ctime_ns, other.ctime_ns) or self.ctime_ns == other.ctime_ns
+
+
+def _in_64_bits(time_ns: int) -> int:
+    """Return the nearest 64-bit integer: nanoseconds beyond the year 2262, which file systems can store, need more."""
+    return max(-(2**63), min(time_ns, 2**63 - 1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """Queries that a model cannot read, and words that may be misspelt."""
 
+import tracemalloc
+
 import pytest
 
 from sightline.bundle.words import Words
@@ -91,3 +93,13 @@ def test_forms_of_words_in_an_inflected_language_are_not_called_unknown(text: st
     trained = Words(["собака", "красный", "машина", "девочка", "лошадь", "велосипедист"])
     assert check_wording(text, ["en", "ru"], trained, lambda word: False) != Wording()
     assert check_wording(text, ["en", "ru"], trained, lambda word: False, lang="ru") == Wording()
+
+
+def test_a_very_long_word_needs_little_memory() -> None:
+    """All edits of a word of 2,000 letters are over 200 MB."""
+    tracemalloc.start()
+    try:
+        assert corrected("a" * 2_000, {"elephant": 0}) is None
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()

@@ -14,6 +14,7 @@ Known = Callable[[str], bool]
 """A function that returns whether a lower-case word is known."""
 
 _LEAST_LETTERS = 4  # minimum length of a word that may be misspelt
+_MOST_LETTERS = 40  # all edits of a word take memory with the square of its length
 _LONG = 6  # minimum length of a word that may have two errors
 _LIKENESS = 0.79  # minimum similarity of a long word and its correction
 
@@ -72,7 +73,7 @@ def corrected(word: str, choices: Mapping[str, int]) -> str | None:
     >>> corrected("elefant", {"element": 0, "elephant": 1, "infant": 2})
     'elephant'
     """
-    if len(word) < _LEAST_LETTERS:
+    if not _LEAST_LETTERS <= len(word) <= _MOST_LETTERS:
         return None
     near = {edit for edit in _one_edit_away(word) if edit in choices}
     if len(word) >= _LONG:

@@ -158,6 +158,28 @@ def test_a_watched_folder_is_kept_in_step(watched: tuple[Path, ServedCollection,
     assert any("1 new" in line for line in told)
 
 
+def test_the_wait_for_the_next_scan_does_not_grow_with_the_time_of_encoding(
+    watched: tuple[Path, ServedCollection, CollectionUpdater, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sightline.bundle import Bundle
+
+    folder, opened, _, _ = watched
+    encode = Bundle.encode_images
+
+    def slow(own: Bundle, pixels: Any) -> Any:
+        time.sleep(2.0)
+        return encode(own, pixels)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Bundle, "encode_images", slow)
+        (folder / "slow.png").write_bytes(picture(50))
+        until(lambda: "slow.png" in paths(opened.current))
+    began = time.monotonic()
+    (folder / "next.png").write_bytes(picture(51))
+    until(lambda: "next.png" in paths(opened.current))
+    assert time.monotonic() - began < 10
+
+
 def test_watching_goes_on_while_another_process_indexes(
     watched: tuple[Path, ServedCollection, CollectionUpdater, list[str]],
 ) -> None:

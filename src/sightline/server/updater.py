@@ -32,6 +32,20 @@ class _PausedError(Exception):
     """Refining has run for long enough; refined items are kept, and the next run continues."""
 
 
+class _Stopwatch:
+    """The seconds from its creation to the first call of `stop`."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._seconds: float | None = None
+
+    def stop(self) -> float:
+        """Stop if still running; return the seconds."""
+        if self._seconds is None:
+            self._seconds = time.monotonic() - self._began
+        return self._seconds
+
+
 class CollectionUpdater:
     """Threads that reopen a collection after indexing, index and refine its files, and read the text in images.
 
@@ -104,14 +118,20 @@ class CollectionUpdater:
         _give_way()
         trouble = ""
         while not self._stop.is_set():
-            began = time.monotonic()
+            scan = _Stopwatch()
+
+            def go_on(done: int, total: int, scan: _Stopwatch = scan) -> None:
+                scan.stop()
+                self._go_on(done, total)
+
             try:
-                report = index(at=self._at, model=self._model, wait=False, progress=self._go_on)
+                report = index(at=self._at, model=self._model, wait=False, progress=go_on)
+                scan.stop()
                 trouble = ""
                 if _has_news(report):
                     self._notify(f"indexed: {report}")
                 if report.to_refine:
-                    began += self._refine()  # wait in proportion to the scan alone
+                    self._refine()
             except _StoppedError:
                 return
             except SightlineError as error:
@@ -120,10 +140,10 @@ class CollectionUpdater:
                 trouble = str(error)
             except Exception:
                 _log.exception("indexing failed")
-            self._stop.wait(max(self._seconds, _REST * (time.monotonic() - began)))
+            self._stop.wait(max(self._seconds, _REST * scan.stop()))
 
-    def _refine(self) -> float:
-        """Re-encode some of the fast graph's images, for at most a minute; returns how many seconds it took."""
+    def _refine(self) -> None:
+        """Re-encode some of the fast graph's images, for at most a minute."""
         began = time.monotonic()
 
         def go_on(done: int, total: int) -> None:
@@ -134,7 +154,6 @@ class CollectionUpdater:
         with contextlib.suppress(_PausedError):
             report = index(at=self._at, model=self._model, wait=False, progress=go_on, refine=True)
             self._notify(f"indexed: {report}")
-        return time.monotonic() - began
 
     def _read(self) -> None:
         """Read text whenever there are new images; another process does the work, at the lowest priority."""

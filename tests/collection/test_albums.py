@@ -68,6 +68,34 @@ def test_a_damaged_file_is_named(tmp_path: Path, text: str) -> None:
         Albums(tmp_path).all()
 
 
+def test_an_album_that_lost_a_bit_is_noticed_and_the_version_before_can_be_restored(tmp_path: Path) -> None:
+    Albums(tmp_path).add("Trip", [b"\x11" * 4])
+    Albums(tmp_path).add("Trip", [b"\x22" * 4])
+    file = tmp_path / "albums" / "albums.json"
+    file.write_text(file.read_text().replace("22222222", "22222223"))
+    with pytest.raises(CollectionError, match="checksum is wrong") as raised:
+        Albums(tmp_path).add("Trip", [b"\x33" * 4])
+    before = tmp_path / "albums" / "before.json"
+    assert str(before) in raised.value.way_out
+    before.replace(file)
+    assert Albums(tmp_path).all() == {"Trip": {b"\x11" * 4}}
+
+
+def test_albums_of_a_newer_version_are_neither_read_nor_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "albums" / "albums.json"
+    file.parent.mkdir()
+    file.write_text('{"format": 2, "albums": {}, "more": 1}')
+    with pytest.raises(CollectionError, match="newer version"):
+        Albums(tmp_path).add("Trip", [b"1"])
+    assert "more" in file.read_text()
+
+
+def test_albums_without_a_checksum_are_read(tmp_path: Path) -> None:
+    (tmp_path / "albums").mkdir()
+    (tmp_path / "albums" / "albums.json").write_text('{"format": 1, "albums": {"Trip": ["0102"]}}')
+    assert Albums(tmp_path).all() == {"Trip": {b"\1\2"}}
+
+
 def test_an_album_is_not_compared_with_a_column(photos: Path) -> None:
     with pytest.raises(QueryError, match="an album must be compared with text"):
         names(photos, "album = name")

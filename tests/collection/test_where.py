@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import unicodedata
 from datetime import datetime
 from typing import Any
 
@@ -294,6 +295,23 @@ def seen(row: dict[str, Any]) -> dict[str, Any]:
 def test_sql_and_plain_python_agree(catalog: sqlite3.Connection, tree: tuple[Any, ...], mark: str) -> None:
     expected = [row["id"] for row in ROWS if judged(tree, seen(row)) is True]
     assert chosen(catalog, written(tree, mark)) == expected
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize(
+    ("expression", "ids"),
+    [
+        ("name = 'Ünïcode.jpg'", [5]),
+        ("name != 'Ünïcode.jpg'", [1, 2, 3, 4]),
+        ("name in ('a.jpg', 'Ünïcode.jpg')", [1, 5]),
+        ("path like '%/Ünï%'", [5]),
+        ("not name like 'Ü%'", [1, 2, 3, 4]),
+    ],
+)
+def test_accents_may_be_written_in_either_way(
+    catalog: sqlite3.Connection, form: str, expression: str, ids: list[int]
+) -> None:
+    assert chosen(catalog, unicodedata.normalize(form, expression)) == ids  # type: ignore[arg-type]
 
 
 def test_times_of_change_are_by_the_clock_on_the_wall(catalog: sqlite3.Connection) -> None:

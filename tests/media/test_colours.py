@@ -1,5 +1,6 @@
 """Every way to store colours comes out as the colours a person would see, on white where there is nothing."""
 
+import io
 import struct
 
 import numpy as np
@@ -18,7 +19,8 @@ from media.sample_pictures import (
     source,
     tiff_by_hand,
 )
-from sightline.media import open_image
+from sightline.media import ImageBytes, open_image
+from sightline.media.jpeg import to_jpeg
 
 RAMP = np.array([[0, 257, 32768, 65535], [1000, 20000, 40000, 60000]], dtype=np.uint16)
 
@@ -170,3 +172,21 @@ def test_a_gray_level_or_a_colour_declared_transparent_is_white(depth: int) -> N
         colours = np.array([[(10, 20, 30), (40, 50, 60)]])
         data = png_by_hand(colours, depth, 2, extra=png_chunk(b"tRNS", struct.pack(">HHH", 40, 50, 60)))
         assert opened(data).tolist() == [[[10, 20, 30], [255, 255, 255]]]
+
+
+@pytest.mark.parametrize(("mode", "kept"), [("RGB", True), ("L", False)])
+def test_a_smaller_copy_has_the_colour_profile_of_the_picture(mode: str, kept: bool) -> None:
+    """Else the thumbnail of a photo with many colours would look paler than the photo."""
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    content = io.BytesIO()
+    Image.new(mode, (64, 48), 200).save(content, "JPEG", icc_profile=profile, exif=_turned())
+    copy = Image.open(io.BytesIO(to_jpeg(ImageBytes("wide.jpg", content.getvalue()), 90, 32)))
+    assert copy.info.get("icc_profile") == (profile if kept else None)
+    assert copy.size == (24, 32)  # upright
+    assert not copy.getexif()
+
+
+def _turned() -> Image.Exif:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    return exif

@@ -2,11 +2,11 @@
 
 They are stored in `albums/albums.json` next to the catalog, in a separate file, so that they can be changed during a
 long indexing run and survive when a damaged catalog is rebuilt. Items are identified by the hashes of their contents,
-so moving or renaming a file does not affect albums.
+so moving or renaming a file does not affect albums. The version before the last change is kept as `before.json`.
 """
 
+import hashlib
 import json
-import os
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -18,6 +18,8 @@ from sightline.files import FolderLock, read_regular, write_atomic
 
 ALBUMS_FOLDER = "albums"
 ALBUMS_FILE = "albums.json"
+BEFORE_FILE = "before.json"
+_FORMAT = 1
 FAVOURITES = "Favourites"
 _LARGEST = 64 << 20
 _LONGEST_NAME = 100
@@ -73,7 +75,10 @@ class Albums:
                 sets = dict(self.all())
                 yield sets
                 plain = {name: sorted(hash.hex() for hash in hashes) for name, hashes in sorted(sets.items())}
-                write_atomic(self._path, json.dumps({"format": 1, "albums": plain}, indent=1, ensure_ascii=False))
+                file = {"format": _FORMAT, "sha256": _digest(plain), "albums": plain}
+                if self._path.exists():
+                    write_atomic(self._path.with_name(BEFORE_FILE), read_regular(self._path, _LARGEST))
+                write_atomic(self._path, json.dumps(file, indent=1, ensure_ascii=False))
         except OSError as error:
             raise CollectionError(
                 f"{self._path}: cannot be written: {error.strerror or error}", "Check its permissions and the disk."
@@ -104,10 +109,25 @@ def check_name(name: str) -> str:
 
 
 def _read(path: Path) -> dict[str, frozenset[bytes]]:
+    before = path.with_name(BEFORE_FILE)
+    way_out = f"Put {before} in its place, or delete it." if before.exists() else f"Repair it, or delete it: {path}"
     try:
         data = json.loads(read_regular(path, _LARGEST))
-        return {str(name): frozenset(bytes.fromhex(hash) for hash in hashes) for name, hashes in data["albums"].items()}
+        albums = data["albums"]
+        found = {str(name): frozenset(bytes.fromhex(hash) for hash in hashes) for name, hashes in albums.items()}
+        is_newer, is_damaged = (
+            data.get("format", _FORMAT) > _FORMAT,
+            data.get("sha256", _digest(albums)) != _digest(albums),
+        )
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise CollectionError(
-            f"{path}: cannot be read: {error}", f"Repair it, or delete it: {os.fspath(path)}"
-        ) from error
+        raise CollectionError(f"{path}: cannot be read: {error}", way_out) from error
+    if is_newer:
+        raise CollectionError(f"{path}: was written by a newer version of Sightline", "Update Sightline.")
+    if is_damaged:
+        raise CollectionError(f"{path}: is damaged: its checksum is wrong", way_out)
+    return found
+
+
+def _digest(albums: dict[str, list[str]]) -> str:
+    """Return the checksum of albums as they are stored."""
+    return hashlib.sha256(json.dumps(albums, sort_keys=True).encode()).hexdigest()

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sightline.collection.albums import ALBUMS_FILE, ALBUMS_FOLDER
+from sightline.collection.albums import ALBUMS_FILE, ALBUMS_FOLDER, BEFORE_FILE
 from sightline.collection.catalog.integrity import CHECKSUM_FILE
 from sightline.collection.catalog.schema import CATALOG_FILE
 from sightline.collection.image_text.database import TEXT_FILE, TEXT_FOLDER
@@ -21,6 +21,7 @@ COLLECTION_FILES = (
     *(f"{TEXT_FOLDER}/{TEXT_FILE}{suffix}" for suffix in ("", "-wal", "-shm")),
     f"{TEXT_FOLDER}/{LOCK_FILE}",
     f"{ALBUMS_FOLDER}/{ALBUMS_FILE}",
+    f"{ALBUMS_FOLDER}/{BEFORE_FILE}",
     f"{ALBUMS_FOLDER}/{LOCK_FILE}",
     LOCK_FILE,
 )

@@ -6,6 +6,7 @@ from PIL import ExifTags, Image
 
 _WHITE = (255, 255, 255, 255)
 _USUAL_RANGES = (1, 255, 65535)
+_LARGEST_PROFILE = 16 << 10  # bytes
 _STRIP = 1 << 20  # pixels blended with white at a time
 _REUSABLE = ("JPEG", "PNG", "WEBP", "BMP")  # formats whose metadata is entirely in `info`
 
@@ -13,7 +14,7 @@ _REUSABLE = ("JPEG", "PNG", "WEBP", "BMP")  # formats whose metadata is entirely
 def to_rgb(image: Image.Image, *, may_reuse: bool = False) -> Image.Image:
     """Convert to RGB, compositing transparent areas onto white, as a web page would show them.
 
-    The result has no metadata, so that no caller rotates it again.
+    The result has no metadata, so that no caller rotates it again, except the profile of its colours (`icc_profile`).
 
     may_reuse: whether the image itself may be returned, stripped of its metadata; a copy would double the memory.
     """
@@ -27,8 +28,15 @@ def to_rgb(image: Image.Image, *, may_reuse: bool = False) -> Image.Image:
         rgb = _over_white(image)
     else:
         rgb = image.convert("RGB")
-    rgb.info = {}
+    rgb.info = _profile(image)
     return rgb
+
+
+def _profile(image: Image.Image) -> dict[str | tuple[int, int], object]:
+    """Return the colour profile of an RGB image as metadata, unless it is too large to be that of a camera."""
+    found = image.info.get("icc_profile") or b""
+    is_rgb = image.mode in ("RGB", "RGBA", "P") and found[16:20] == b"RGB "
+    return {"icc_profile": found} if is_rgb and len(found) <= _LARGEST_PROFILE else {}
 
 
 def _over_white(image: Image.Image) -> Image.Image:

@@ -20,7 +20,7 @@ def image_to_jpeg(image: Image.Image, name: str, quality: int, side: int | None 
         image.thumbnail((side, side), Image.Resampling.LANCZOS)
     made = io.BytesIO()
     try:
-        image.save(made, "JPEG", quality=quality)
+        image.save(made, "JPEG", quality=quality, icc_profile=image.info.get("icc_profile"))
     except (OSError, ValueError) as error:
         raise MediaError(name, f"cannot be converted to JPEG ({error})") from error
     return made.getvalue()

@@ -81,6 +81,11 @@ class Address:
     consistency: Consistency = "Session"
     partition: Partition | None = None
 
+    @property
+    def reads(self) -> Consistency:
+        """The consistency to ask the server for: Milvus 2.3 does not show a session that it has deleted something."""
+        return "Strong" if self.consistency == "Session" else self.consistency
+
     def __str__(self) -> str:
         own = {"index": self.index, "consistency": self.consistency, "partition": self.partition}
         usual = {"index": AUTO, "consistency": "Session", "partition": None}

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sightline.collection.catalog.schema import FOLDER, NAME
-from sightline.collection.catalog.where import COLUMNS, compile_where
+from sightline.collection.catalog.where import COLUMNS, compile_where, parse_where
 from sightline.errors import QueryError
+from sightline.stores.milvus_filter import pushed
 
 TEXTS = ("path", "folder", "name", "text")
 DATES = ("taken", "modified")
@@ -312,6 +313,12 @@ def test_accents_may_be_written_in_either_way(
     catalog: sqlite3.Connection, form: str, expression: str, ids: list[int]
 ) -> None:
     assert chosen(catalog, unicodedata.normalize(form, expression)) == ids  # type: ignore[arg-type]
+
+
+def test_a_store_on_a_server_is_asked_for_both_ways_to_write_an_accent() -> None:
+    asked = pushed(parse_where("path = 'café.jpg'"))
+    assert asked.is_exact
+    assert all(unicodedata.normalize(form, "café.jpg") in asked.filter for form in ("NFC", "NFD"))  # type: ignore[arg-type]
 
 
 def test_times_of_change_are_by_the_clock_on_the_wall(catalog: sqlite3.Connection) -> None:

@@ -126,13 +126,12 @@ def evaluate(  # type: ignore[misc]  # `options` of the signatures above are tho
         "progress": progress,
     }
     if names:
-        unused = {"partner": partner, "translate": translate, "late": late, "matcher": matcher, "ranks": ranks}
-        given = [option for option, value in unused.items() if value is not None]
-        given += (
-            ["distractors"] * bool(distractors) + ["lang"] * (lang != "en") + ["protocol"] * (protocol != "karpathy")
-        )
-        for option in given:
-            raise OptionError(option, "cannot be combined with `names`")
+        unused: dict[str, object] = {"partner": partner, "translate": translate, "late": late, "matcher": matcher}
+        unused |= {"ranks": ranks, "distractors": distractors or None}
+        unused |= {"lang": None if lang == "en" else lang, "protocol": None if protocol == "karpathy" else protocol}
+        for option, value in unused.items():
+            if value is not None:
+                raise OptionError(option, "cannot be combined with `names`")
         return evaluate_names(opened, records, **options)
     options |= {
         "protocol": protocol,

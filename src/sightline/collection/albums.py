@@ -113,12 +113,9 @@ def _read(path: Path) -> dict[str, frozenset[bytes]]:
     way_out = f"Put {before} in its place, or delete it." if before.exists() else f"Repair it, or delete it: {path}"
     try:
         data = json.loads(read_regular(path, _LARGEST))
-        albums = data["albums"]
+        is_newer, albums = data.get("format", _FORMAT) > _FORMAT, data["albums"]
+        is_damaged = "sha256" in data and data["sha256"] != _digest(albums)
         found = {str(name): frozenset(bytes.fromhex(hash) for hash in hashes) for name, hashes in albums.items()}
-        is_newer, is_damaged = (
-            data.get("format", _FORMAT) > _FORMAT,
-            data.get("sha256", _digest(albums)) != _digest(albums),
-        )
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise CollectionError(f"{path}: cannot be read: {error}", way_out) from error
     if is_newer:

@@ -225,7 +225,7 @@ class MilvusStore(ServerStore):
     def stats(self) -> Stats:
         """Return the number of items, bytes of their embeddings, and the index."""
         self._check_open()
-        (row,) = self._server.query(self.address.name, self._where, ("count(*)",), self.address.reads)
+        (row,) = self._server.query(self.address.name, self._where, ("count(*)",), self.address.consistency)
         items = int(row["count(*)"])
         return Stats(items, 4 * items * self.shape.embedding, f"milvus, {self.address.index}")
 
@@ -241,7 +241,7 @@ class MilvusStore(ServerStore):
         lengths = np.array([row[LENGTH] for row in self._each(ids, (ID, LENGTH))], dtype=np.int64)
         width, collection = getattr(self.shape, part), parts_name(self.address.name)
         records = milvus_parts.read(
-            self._server, collection, checked_ids(ids), lengths, part, width, self.address.reads
+            self._server, collection, checked_ids(ids), lengths, part, width, self.address.consistency
         )
         for id, own, length in zip(ids, records, lengths, strict=True):
             if len(own) != length:
@@ -259,7 +259,7 @@ class MilvusStore(ServerStore):
 
     def _rows_of(self, ids: Ids, fields: tuple[str, ...]) -> list[dict[str, Any]]:
         self._check_open()
-        consistency = self.address.reads
+        consistency = self.address.consistency
         rows: list[dict[str, Any]] = []
         for some in _few(np.unique(checked_ids(ids)), _IDS):
             rows += self._server.query(self.address.name, f"{ID} in {some}", fields, consistency)
@@ -267,7 +267,7 @@ class MilvusStore(ServerStore):
 
     def _all(self, filter: str, fields: tuple[str, ...]) -> list[dict[str, Any]]:
         wanted = _both(self._where, filter)
-        return self._server.query_all(self.address.name, wanted, fields, self.address.reads)
+        return self._server.query_all(self.address.name, wanted, fields, self.address.consistency)
 
     def _among(self, ids: Ids) -> Ids:
         return np.array([row[ID] for row in self._rows_of(ids, (ID,))], dtype=np.int64)

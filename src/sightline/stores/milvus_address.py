@@ -1,10 +1,10 @@
 """The URL of a Milvus store.
 
-    milvus://HOST:PORT/NAME?index=hnsw&consistency=Session&partition=year
+    milvus://HOST:PORT/NAME?index=hnsw&consistency=Bounded&partition=year
 
 index: the type of index, one of `INDEXES`. It is set when the store is created; by default `hnsw` if the
 server supports it, and `flat` otherwise.
-consistency: which recent writes by others a search sees: Strong, Session, Bounded or Eventually.
+consistency: which recent writes a search sees: Strong (all of them), Session, Bounded or Eventually.
 partition: what the store is partitioned by: `year` or `month` (of capture), or `folder`. Filters on it then read only
 some partitions.
 
@@ -78,17 +78,12 @@ class Address:
     port: int
     name: str
     index: str = AUTO
-    consistency: Consistency = "Session"
+    consistency: Consistency = "Strong"
     partition: Partition | None = None
-
-    @property
-    def reads(self) -> Consistency:
-        """The consistency to ask the server for: Milvus 2.3 does not show a session that it has deleted something."""
-        return "Strong" if self.consistency == "Session" else self.consistency
 
     def __str__(self) -> str:
         own = {"index": self.index, "consistency": self.consistency, "partition": self.partition}
-        usual = {"index": AUTO, "consistency": "Session", "partition": None}
+        usual = {"index": AUTO, "consistency": "Strong", "partition": None}
         options = "&".join(f"{name}={value}" for name, value in own.items() if value != usual[name])
         return f"{SCHEME}://{self.host}:{self.port}/{self.name}" + (f"?{options}" if options else "")
 

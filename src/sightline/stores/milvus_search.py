@@ -40,7 +40,7 @@ def _ranked(server: Server, address: Address, queries: Float32Array, limit: int,
             output_fields=[EMBEDDING],
             search_params={"metric_type": "IP", "params": index.search(limit)},
             anns_field=EMBEDDING,
-            consistency_level=address.reads,
+            consistency_level=address.consistency,
             timeout=server.timeout,
         )
     )

@@ -1,7 +1,5 @@
 """Translate filters to SQL."""
 
-import unicodedata
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from sightline.collection.catalog.filter_fields import FIELDS
@@ -37,31 +35,15 @@ def _tested(test: Test) -> Condition:
         return Condition(f"{sql} IS NULL", ())
     if test.other is not None:
         return Condition(f"{sql} {test.sign} {FIELDS[test.other].sql}", ())
-    values = _spellings(values)
     if test.sign == "like":
-        tests = [f"{sql} LIKE ?"] * len(values)
-        return Condition(tests[0] if len(tests) == 1 else f"({' OR '.join(tests)})", values)
+        return Condition(f"{sql} LIKE ?", values)
     if test.kind == "date":
         sign = "=" if test.sign == "in" else test.sign
         tests = [f"substr({sql}, 1, {len(str(value))}) {sign} ?" for value in values]
         return Condition(tests[0] if len(tests) == 1 else f"({' OR '.join(tests)})", values)
-    if test.sign == "in" or (len(values) > 1 and test.sign in ("=", "!=")):
-        return Condition(f"{sql} {'NOT ' if test.sign == '!=' else ''}IN ({', '.join('?' * len(values))})", values)
-    return Condition(f"{sql} {test.sign} ?", values[:1])
-
-
-def _spellings(values: Iterable[Value]) -> tuple[Value, ...]:
-    """Return values with every way to write their accents: a Mac may store an e and an accent where others store é.
-
-    >>> _spellings(("cafe", 7)), len(_spellings(("café",)))
-    (('cafe', 7), 2)
-    """
-    found: dict[Value, None] = {}
-    for value in values:
-        found[value] = None
-        if isinstance(value, str):
-            found |= {unicodedata.normalize("NFC", value): None, unicodedata.normalize("NFD", value): None}
-    return tuple(found)
+    if test.sign == "in":
+        return Condition(f"{sql} IN ({', '.join('?' * len(values))})", values)
+    return Condition(f"{sql} {test.sign} ?", values)
 
 
 def _in_album(test: Test) -> Condition:

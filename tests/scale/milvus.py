@@ -4,6 +4,7 @@ It is in an environment of its own, which `make milvus` installs in `.milvus`, o
 2.3.5 where there is a build for the machine (Linux on x86-64, macOS), and otherwise the server of Milvus Lite 2.5.1.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,16 @@ from scale.servers import is_open, kept_port
 
 HOME = Path(os.environ.get("SIGHTLINE_MILVUS", Path(__file__).parents[2] / ".milvus"))
 PATIENCE = 180
+_MAIN = """
+import contextlib, milvus, socket
+
+def bind(self, port):
+    with contextlib.suppress(OSError):
+        return socket.create_server(("127.0.0.1", port))
+
+milvus.MilvusServerConfig.try_bind_port = bind  # it would take another port soon after the server was killed
+milvus.main()
+"""
 _START = '"$@" >>log 2>&1 </dev/null & echo $$'  # so that it outlives the process that starts it
 
 
@@ -60,13 +71,29 @@ class MilvusServer:
 
     def _command(self) -> tuple[list[str], dict[str, str]]:
         if _site("milvus"):
-            start = "import milvus; milvus.main()"
             options = ["--data", str(self.folder), "--proxy-port", str(self.port)]
-            return [str(HOME / "bin" / "python"), "-c", start, *options], dict(os.environ)
+            return [str(HOME / "bin" / "python"), "-c", _MAIN, *options], {**os.environ, **self._settings()}
         lite = _site("milvus_lite")
         assert lite
         command = [str(lite / "lib" / "milvus"), str(self.folder / "milvus.db"), f"127.0.0.1:{self.port}", "ERROR"]
         return command, {**os.environ, "LD_LIBRARY_PATH": str(lite / "lib")}
+
+    def _settings(self) -> dict[str, str]:
+        """Settings of the server, whose etcd would otherwise always listen at the same two ports."""
+        client, peer = (f"http://localhost:{kept_port(self.folder, name)}" for name in ("etcd-port", "etcd-peer-port"))
+        own = {
+            "listen-client-urls": client,
+            "advertise-client-urls": client,
+            "listen-peer-urls": peer,
+            "initial-advertise-peer-urls": peer,
+            "initial-cluster": f"default={peer}",
+        }
+        (self.folder / "etcd.yaml").write_text(json.dumps(own))
+        return {
+            "ETCD_ENDPOINTS": client.removeprefix("http://"),
+            "ETCD_CONFIG_PATH": str(self.folder / "etcd.yaml"),
+            "PROXY_TIMETICKINTERVAL": "20",  # ms until a write can be searched; usually 200
+        }
 
     def _wait(self) -> None:
         from pymilvus import MilvusClient

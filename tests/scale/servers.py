@@ -63,9 +63,9 @@ def _counted(folder: Path, change: int) -> Iterator[int]:
         file.flush()
 
 
-def kept_port(folder: Path) -> int:
-    """The port of the server in a folder: a free one, which it keeps."""
-    port = folder / "port"
+def kept_port(folder: Path, name: str = "port") -> int:
+    """A port of the server in a folder: a free one, which it keeps."""
+    port = folder / name
     if not port.exists():
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))

@@ -93,12 +93,32 @@ def test_a_store_without_an_index_is_found_and_completed(photos: Path, url: str,
     assert names(url) == before
 
 
-def test_a_divided_store_is_searched_as_one(photos: Path, milvus: MilvusServer, tmp_path: Path) -> None:
-    url = milvus.url(f"divided_{uuid4().hex}", "index=flat&partition=year")
+FILTERS = [
+    "taken = '2021'",
+    "taken = '2022'",
+    "taken = '2022-03'",
+    "taken >= '2021-02'",
+    "taken > '2022' and taken < '2021'",
+    "folder = 'Beach/far'",
+    "folder = 'Shore/far'",
+    "folder in ('Beach/far', 'Town')",
+    "folder = 'Town' and taken = '2022' or width > 30",
+    "taken = '2022' and text like '%a%'",
+]
+
+
+@pytest.mark.parametrize("partition", ["year", "month", "folder"])
+def test_a_divided_store_is_searched_as_one(photos: Path, milvus: MilvusServer, tmp_path: Path, partition: str) -> None:
+    url = milvus.url(f"divided_{uuid4().hex}", f"index=flat&partition={partition}")
     try:
         index(photos, at=tmp_path / "at", model=Instant(), store=url)
     except StoreError as error:
         pytest.skip(f"{milvus.kind} cannot divide a store: {error.what}")
-    index(photos, at=tmp_path / "local", model=Instant())
-    for where in (None, "taken = '2021'", "taken >= '2021-02'"):
-        assert names(url, where=where) == names(tmp_path / "local", where=where)
+    for moved in (False, True):
+        if moved:
+            (photos / "Beach").rename(photos / "Shore")
+            index(photos, at=tmp_path / "at", model=Instant())
+        index(photos, at=tmp_path / "local", model=Instant())
+        assert len(names(url)) == 13
+        for where in FILTERS:
+            assert names(url, where=where) == names(tmp_path / "local", where=where), where

@@ -7,15 +7,15 @@ from sightline.stores.milvus_address import INDEXES, Address, parse_address
 
 
 def test_a_url_says_where_a_store_is_and_how_it_is_kept() -> None:
-    url = "milvus://vectors.example.org:1234/photos?index=diskann&consistency=Bounded&partition=month"
+    url = "milvus://vectors.example.org:1234/photos?index=diskann&consistency=Strong&partition=month"
     address = parse_address(url)
-    assert address == Address("vectors.example.org", 1234, "photos", "diskann", "Bounded", "month")
+    assert address == Address("vectors.example.org", 1234, "photos", "diskann", "Strong", "month")
     assert str(address) == url
 
 
 def test_what_is_left_out_is_as_usual() -> None:
     address = parse_address("milvus://localhost/photos")
-    assert address == Address("localhost", 19530, "photos", "auto", "Strong", None)
+    assert address == Address("localhost", 19530, "photos", "auto", "Bounded", None)
     assert parse_address(str(address)) == address
     assert str(parse_address("milvus://[::1]:5/a")) == "milvus://[::1]:5/a"
 

@@ -28,7 +28,7 @@ from sightline.stores.base import (
     StoredImages,
 )
 from sightline.stores.filters import Filter
-from sightline.stores.milvus_address import Address, parse_address
+from sightline.stores.milvus_address import Address, Consistency, parse_address
 from sightline.stores.milvus_filter import MILVUS_PARTITION_KEY, UNKNOWN, pushed
 from sightline.stores.milvus_schema import (
     EMBEDDING,
@@ -63,6 +63,7 @@ class MilvusStore(ServerStore):
     def __init__(self, server: Server, address: Address, shape: Shape, columns: Columns, write: bool) -> None:
         super().__init__(address, shape, columns, write)
         self.address, self._server, self._where = address, server, ""
+        self._consistency: Consistency = "Session" if write else address.consistency
 
     @classmethod
     def open(
@@ -135,7 +136,7 @@ class MilvusStore(ServerStore):
         if not self.can_filter(filter):
             raise StoreError(f"{self.address}: Milvus cannot apply the whole filter")
         view = MilvusStore(self._server, self.address, self._shape, self._columns, write=False)
-        view._where = _both(self._where, pushed(filter).filter)
+        view._where, view._consistency = _both(self._where, pushed(filter).filter), self._consistency
         return view
 
     def add(self, ids: Ids, encoded: Encoded, notes: Sequence[Note] | None = None) -> None:
@@ -189,6 +190,13 @@ class MilvusStore(ServerStore):
             self._server.delete(self.address.name, f"{ID} in {some}")
         for some in _few(keys, _IDS):
             self._server.delete(parts_name(self.address.name), f"{KEY} in {some}")
+        if lengths:
+            self._wait("Strong")  # because Milvus 2.3 does not tell a session when it deleted something
+
+    def flush(self) -> None:
+        """Wait until every search can see what was written, which survives a crash of the server already."""
+        super().flush()
+        self._wait("Session")
 
     def ids(self) -> Ids:
         """Return all ids, in ascending order."""
@@ -207,7 +215,7 @@ class MilvusStore(ServerStore):
         filters = [""] if where is None else [f"{ID} in {some}" for some in _few(np.unique(checked_ids(where)), _IDS)]
         best = nothing(len(queries), k)
         for filter in filters if len(queries) else ():
-            found = nearest(self._server, self.address, queries, k, _both(self._where, filter))
+            found = nearest(self._server, self.address, queries, k, _both(self._where, filter), self._consistency)
             best = merged(best, found, k)
         return best
 
@@ -225,7 +233,7 @@ class MilvusStore(ServerStore):
     def stats(self) -> Stats:
         """Return the number of items, bytes of their embeddings, and the index."""
         self._check_open()
-        (row,) = self._server.query(self.address.name, self._where, ("count(*)",), self.address.consistency)
+        (row,) = self._server.query(self.address.name, self._where, ("count(*)",), self._consistency)
         items = int(row["count(*)"])
         return Stats(items, 4 * items * self.shape.embedding, f"milvus, {self.address.index}")
 
@@ -234,15 +242,18 @@ class MilvusStore(ServerStore):
         self._is_open = False
         self._server.close()
 
+    def _wait(self, consistency: Consistency) -> None:
+        """Wait until the server can search all writes, or for "Session" those of this store."""
+        for name, key in ((self.address.name, ID), (parts_name(self.address.name), KEY)):
+            self._server.query(name, f"{key} in [0]", (key,), consistency)
+
     def _embeddings(self, ids: Ids) -> Float32Array:
         return np.array([row[EMBEDDING] for row in self._each(ids, (ID, EMBEDDING))], dtype=np.float32)
 
     def _records(self, ids: Ids, part: Part, first: int | None) -> tuple[Records, Ids]:
         lengths = np.array([row[LENGTH] for row in self._each(ids, (ID, LENGTH))], dtype=np.int64)
         width, collection = getattr(self.shape, part), parts_name(self.address.name)
-        records = milvus_parts.read(
-            self._server, collection, checked_ids(ids), lengths, part, width, self.address.consistency
-        )
+        records = milvus_parts.read(self._server, collection, checked_ids(ids), lengths, part, width, self._consistency)
         for id, own, length in zip(ids, records, lengths, strict=True):
             if len(own) != length:
                 raise self._unknown(int(id))
@@ -259,22 +270,24 @@ class MilvusStore(ServerStore):
 
     def _rows_of(self, ids: Ids, fields: tuple[str, ...]) -> list[dict[str, Any]]:
         self._check_open()
-        consistency = self.address.consistency
         rows: list[dict[str, Any]] = []
         for some in _few(np.unique(checked_ids(ids)), _IDS):
-            rows += self._server.query(self.address.name, f"{ID} in {some}", fields, consistency)
+            rows += self._server.query(self.address.name, f"{ID} in {some}", fields, self._consistency)
         return rows
 
     def _all(self, filter: str, fields: tuple[str, ...]) -> list[dict[str, Any]]:
         wanted = _both(self._where, filter)
-        return self._server.query_all(self.address.name, wanted, fields, self.address.consistency)
+        if self._consistency == "Session":
+            self._wait("Session")  # because iterators of pymilvus do not
+        return self._server.query_all(self.address.name, wanted, fields, self._consistency)
 
     def _among(self, ids: Ids) -> Ids:
         return np.array([row[ID] for row in self._rows_of(ids, (ID,))], dtype=np.int64)
 
     def _upsert(self, rows: list[dict[str, Any]]) -> None:
+        write = self._server.replace if self.partition else self._server.upsert
         for start in range(0, len(rows), _ITEMS):
-            self._server.upsert(self.address.name, rows[start : start + _ITEMS])
+            write(self.address.name, rows[start : start + _ITEMS])
 
 
 def _noted(note: Note) -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """The URL of a Milvus store.
 
-    milvus://HOST:PORT/NAME?index=hnsw&consistency=Bounded&partition=year
+    milvus://HOST:PORT/NAME?index=hnsw&consistency=Strong&partition=year
 
 index: the type of index, one of `INDEXES`. It is set when the store is created; by default `hnsw` if the
 server supports it, and `flat` otherwise.
-consistency: which recent writes a search sees: Strong (all of them), Session, Bounded or Eventually.
+consistency: which recent writes a search sees: Strong, Session, Bounded or Eventually.
 partition: what the store is partitioned by: `year` or `month` (of capture), or `folder`. Filters on it then read only
 some partitions.
 
@@ -78,12 +78,12 @@ class Address:
     port: int
     name: str
     index: str = AUTO
-    consistency: Consistency = "Strong"
+    consistency: Consistency = "Bounded"
     partition: Partition | None = None
 
     def __str__(self) -> str:
         own = {"index": self.index, "consistency": self.consistency, "partition": self.partition}
-        usual = {"index": AUTO, "consistency": "Strong", "partition": None}
+        usual = {"index": AUTO, "consistency": "Bounded", "partition": None}
         options = "&".join(f"{name}={value}" for name, value in own.items() if value != usual[name])
         return f"{SCHEME}://{self.host}:{self.port}/{self.name}" + (f"?{options}" if options else "")
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from sightline.arrays import Float32Array
 from sightline.stores.base import Neighbors
-from sightline.stores.milvus_address import INDEXES, Address
+from sightline.stores.milvus_address import INDEXES, Address, Consistency
 from sightline.stores.milvus_schema import EMBEDDING
 from sightline.stores.milvus_server import Server
 from sightline.stores.ranking import nothing
@@ -16,11 +16,13 @@ _MARGIN = 16  # extra results, to detect ties
 _SLACK = 1e-5  # Milvus may order two cosines that differ by up to this either way
 
 
-def nearest(server: Server, address: Address, queries: Float32Array, k: int, filter: str) -> Neighbors:
+def nearest(
+    server: Server, address: Address, queries: Float32Array, k: int, filter: str, consistency: Consistency
+) -> Neighbors:
     """Find the k best items that pass a filter; fetch more results while the last one still ties with the k-th."""
     limit = min(k + _MARGIN, MOST)
     while True:
-        found = _ranked(server, address, queries, limit, filter)
+        found = _ranked(server, address, queries, limit, filter, consistency)
         is_all = found.ids[:, -1] < 0
         is_sure = found.scores[:, -1] < found.scores[:, k - 1] - _SLACK
         if limit == MOST or (is_all | is_sure).all():
@@ -28,7 +30,9 @@ def nearest(server: Server, address: Address, queries: Float32Array, k: int, fil
         limit = min(4 * limit, MOST)
 
 
-def _ranked(server: Server, address: Address, queries: Float32Array, limit: int, filter: str) -> Neighbors:
+def _ranked(
+    server: Server, address: Address, queries: Float32Array, limit: int, filter: str, consistency: Consistency
+) -> Neighbors:
     """Return the results of the server, reranked by cosines computed here."""
     index = INDEXES[address.index]
     answers = server.ask(
@@ -40,7 +44,7 @@ def _ranked(server: Server, address: Address, queries: Float32Array, limit: int,
             output_fields=[EMBEDDING],
             search_params={"metric_type": "IP", "params": index.search(limit)},
             anns_field=EMBEDDING,
-            consistency_level=address.consistency,
+            consistency_level=consistency,
             timeout=server.timeout,
         )
     )

@@ -56,6 +56,16 @@ class Server:
         """Insert or replace rows by key; once this returns, the server has them in its log."""
         self.ask(lambda client: client.upsert(name, rows, timeout=self.timeout))
 
+    def replace(self, name: str, rows: list[dict[str, Any]]) -> None:
+        """Delete rows by key and insert them, because `upsert` before Milvus 2.3.10 ignores the partition key."""
+        keys = [row["id"] for row in rows]
+
+        def call(client: "MilvusClient") -> None:
+            client.delete(name, ids=keys, timeout=self.timeout)
+            client.insert(name, rows, timeout=self.timeout)
+
+        self.ask(call)
+
     def delete(self, name: str, filter: str) -> None:
         """Delete the rows that pass a filter."""
         self.ask(lambda client: client.delete(name, filter=filter, timeout=self.timeout))

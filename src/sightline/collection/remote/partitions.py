@@ -25,11 +25,11 @@ def partition_keys_for(node: Filter, partition: Partition | None) -> list[str] |
     >>> partition_keys_for(parse_where("taken >= '2021-11' and taken < '2022-02' and width > 9"), "month")
     ['2021-11', '2021-12', '2022-01', '2022-02']
     """
-    tests = [test for test in _necessary(node) if test.values and len(test.values) == 1]
+    tests = [test for test in _necessary(node) if test.values]
     if partition == "folder":
-        folders = [str(test.values[0]) for test in tests if test.column == "folder" and test.sign == "="]
-        return [_topmost(folders[0])] if folders else None
-    dates = [(test.sign, str(test.values[0])) for test in tests if test.column == "taken"]
+        folders = [test.values for test in tests if test.column == "folder" and test.sign in ("=", "in")]
+        return sorted({_topmost(str(folder)) for folder in folders[0]}) if folders else None
+    dates = [(test.sign, str(test.values[0])) for test in tests if test.column == "taken" and len(test.values) == 1]
     lows, highs = [date for sign, date in dates if sign in _FROM], [date for sign, date in dates if sign in _TO]
     if partition is None or not lows or not highs:
         return None

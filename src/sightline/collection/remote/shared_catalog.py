@@ -87,17 +87,28 @@ class SharedCatalog(Catalog):
         several files are filtered here.
         """
         parsed = parse_where(where)
-        keys = partition_keys_for(parsed, self.store.partition)
-        in_partitions = () if keys is None else (Test(PARTITION_KEY, "text", "in", tuple(keys)),)
-        one_file = limited_to(parsed, CONTENT_FIELDS | FILE_FIELDS)
-        single: Filter = Joined("and", (*in_partitions, Test(FILES, "number", "=", (1,)), one_file))
+        single = Joined("and", (Test(FILES, "number", "=", (1,)), limited_to(parsed, CONTENT_FIELDS | FILE_FIELDS)))
         multiple = Joined("and", (Test(FILES, "number", ">", (1,)), limited_to(parsed, CONTENT_FIELDS)))
         if self.store.can_filter(single):
-            passing = self._passing(self.store.notes_where(multiple), where)
+            passing = self._passing(self.store.notes_where(self._in_partitions(multiple, parsed)), where)
+            if not len(passing):
+                return self.store.where(self._in_partitions(single, parsed, single_files=True)), None
             if len(passing) <= _FEW:
-                ids = Test("id", "number", "in", tuple(passing.tolist()))
-                return self.store.where(Joined("or", (single, ids)) if len(passing) else single), None
-        return self.store, self._passing(self.store.notes_where(Joined("or", (single, multiple))), where)
+                either = Joined("or", (single, Test("id", "number", "in", tuple(passing.tolist()))))
+                return self.store.where(self._in_partitions(either, parsed)), None
+        notes = self.store.notes_where(self._in_partitions(Joined("or", (single, multiple)), parsed))
+        return self.store, self._passing(notes, where)
+
+    def _in_partitions(self, filter: Filter, parsed: Filter, *, single_files: bool = False) -> Filter:
+        """Limit a filter to the partitions that contain matches; single_files: it matches no item with several files.
+
+        An item with several files is in the partition of one of them. The partitions are tested outside any `or`,
+        because Milvus 2.3 searches no others even if another branch matches there.
+        """
+        keys = partition_keys_for(parsed, self.store.partition)
+        if keys is None or (self.store.partition == "folder" and not single_files):
+            return filter
+        return Joined("and", (Test(PARTITION_KEY, "text", "in", tuple(keys)), filter))
 
     def ids_where(self, where: str) -> Ids:
         """Return the ids of the items with a file that matches a filter, in ascending order."""

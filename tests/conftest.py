@@ -67,8 +67,14 @@ def default_bundle() -> Path:
         pytest.skip("this checkout has no bundled model")
 
 
-LONGEST = ("bundle/test_parity.py", "docs/test_fine_tune.py", "browser/test_browsing.py")
-"""The first files of the processes. Only one of them needs the tiny bundle: others would wait until it is exported."""
+LONGEST = (
+    "bundle/test_parity.py",
+    "docs/test_fine_tune.py",
+    "browser/test_browsing.py",
+    "stores/test_any_store.py",
+)
+"""The first files of the processes. Only one of them needs the tiny bundle: others would wait until it is exported.
+The last one mostly waits for servers, while others compute."""
 SLOW = ("docs", "bundle", "bundles", "training", "browser", "scale", "collection", "replication", "benchmarks")
 
 

@@ -110,9 +110,14 @@ def read_description(server: Server, name: str) -> str | None:
 
 
 def load(server: Server, name: str) -> None:
-    """Load a store into the servers' memory if it is not loaded."""
-    for own in (parts_name(name), name):
-        server.ask(lambda client, own=own: client.load_collection(own, timeout=server.timeout))  # type: ignore[misc]
+    """Load a store into the servers' memory if it is not loaded: both collections at once."""
+
+    def load_both(client: Any) -> None:
+        for is_async in (True, False):
+            for own in (parts_name(name), name):
+                client.load_collection(own, timeout=server.timeout, _async=is_async)
+
+    server.ask(load_both)
 
 
 def _items_schema(address: Address, shape: Shape, columns: Columns, description: str) -> "CollectionSchema":

@@ -67,14 +67,8 @@ def default_bundle() -> Path:
         pytest.skip("this checkout has no bundled model")
 
 
-LONGEST = (
-    "bundle/test_parity.py",
-    "docs/test_fine_tune.py",
-    "browser/test_browsing.py",
-    "stores/test_any_store.py",
-)
-"""The first files of the processes. Only one of them needs the tiny bundle: others would wait until it is exported.
-The last one mostly waits for servers, while others compute."""
+LONGEST = ("bundle/test_parity.py", "docs/test_fine_tune.py", "browser/test_browsing.py")
+"""The first files of the processes. Only one of them needs the tiny bundle: others would wait until it is exported."""
 SLOW = ("docs", "bundle", "bundles", "training", "browser", "scale", "collection", "replication", "benchmarks")
 
 
@@ -239,9 +233,15 @@ def bundle(tiny_bundle: Path) -> Iterator[Bundle]:
     return Bundle.open(tiny_bundle)
 
 
+@pytest.fixture
+def milvus(_milvus: MilvusServer) -> Iterator[MilvusServer]:
+    """A real Milvus server; what a test puts into it is deleted afterwards."""
+    yield _milvus
+    _milvus.drop_stores()
+
+
 @pytest.fixture(scope="session")
-def milvus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MilvusServer]:
-    """A real Milvus server, with whatever the tests of this session put into it."""
+def _milvus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MilvusServer]:
     pytest.importorskip("pymilvus", reason="pymilvus is not installed: pip install 'sightline-search[scale]'")
     if missing := MilvusServer.missing():
         pytest.skip(missing)

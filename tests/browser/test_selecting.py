@@ -110,7 +110,9 @@ def test_albums_and_favourites_are_made_shown_and_left(own: str, open_page: Open
     star = page.locator("#viewer-star")
     star.click()
     expect(star).to_have_attribute("aria-pressed", "true")
+    opened = page.url
     page.keyboard.press("Escape")
+    expect(page).not_to_have_url(opened)  # closing goes back, which would interrupt going elsewhere
     page.goto(f"{own}/?album=Zoo")
     expect(page.get_by_role("heading", level=1)).to_have_text("2 pictures")
     album = page.locator("#album")

@@ -13,6 +13,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from scale.servers import is_open, kept_port
+from sightline.stores.milvus_schema import parts_name
 
 HOME = Path(os.environ.get("SIGHTLINE_MILVUS", Path(__file__).parents[2] / ".milvus"))
 PATIENCE = 180
@@ -36,6 +37,7 @@ class MilvusServer:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.port = kept_port(folder)
+        self._named: list[str] = []
 
     @staticmethod
     def missing() -> str:
@@ -48,7 +50,20 @@ class MilvusServer:
 
     def url(self, name: str = "", options: str = "index=flat") -> str:
         """The URL of a store, by default a new one."""
-        return f"milvus://127.0.0.1:{self.port}/{name or f'store_{uuid4().hex}'}?{options}"
+        self._named.append(name or f"store_{uuid4().hex}")
+        return f"milvus://127.0.0.1:{self.port}/{self._named[-1]}?{options}"
+
+    def drop_stores(self) -> None:
+        """Delete all stores that `url` has named: each keeps the server busy, even if nobody uses it."""
+        from pymilvus import MilvusClient
+
+        client = MilvusClient(f"http://127.0.0.1:{self.port}", timeout=5, dedicated=True)
+        for name in set(self._named):
+            for own in (name, parts_name(name)):
+                if client.has_collection(own, timeout=5):
+                    client.drop_collection(own, timeout=5)
+        client.close()
+        self._named.clear()
 
     def start(self) -> None:
         """Start it, or start it again, and wait until it answers."""
@@ -92,7 +107,7 @@ class MilvusServer:
         return {
             "ETCD_ENDPOINTS": client.removeprefix("http://"),
             "ETCD_CONFIG_PATH": str(self.folder / "etcd.yaml"),
-            "PROXY_TIMETICKINTERVAL": "20",  # ms until a write can be searched; usually 200
+            "PROXY_TIMETICKINTERVAL": "50",  # ms until a write can be searched; usually 200
         }
 
     def _wait(self) -> None:

@@ -87,14 +87,15 @@ print(json.dumps(sorted(heavy & sys.modules.keys())))
 def test_starting_takes_under_04_seconds_of_cpu_time(arguments: list[str]) -> None:
     script = """
 import resource, subprocess, sys
-best = 9
-for _ in range(12):  # other processes may slow this one down
+
+def seconds(*arguments):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, *sys.argv[1:]], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    if best < 0.4:
-        break
-print(best)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+pairs = [(seconds(*sys.argv[1:]), seconds("-c", "import typer.rich_utils")) for _ in range(5)]
+print(*map(min, zip(*pairs)))
 """
-    assert float(run(script, *arguments)) < 0.4
+    started, library = map(float, run(script, *arguments).split())
+    assert started < max(0.4, 2 * library)  # on a slow machine, the library that writes the help takes over 0.2

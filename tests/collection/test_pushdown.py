@@ -82,5 +82,6 @@ def test_a_filter_by_date_or_folder_looks_at_few_shelves() -> None:
     assert partition_keys_for(parse_where("taken >= '2021-11' and taken <= '2022'"), "year") == ["2021", "2022"]
     assert partition_keys_for(parse_where("taken = '2021-11-05' and width > 3"), "month") == ["2021-11"]
     assert partition_keys_for(parse_where("folder = 'holiday/beach'"), "folder") == ["holiday"]
+    assert partition_keys_for(parse_where("folder in ('b/c', 'b', 'a')"), "folder") == ["a", "b"]
     assert partition_keys_for(parse_where("taken >= '2021'"), "year") is None
     assert partition_keys_for(parse_where("taken = '2021' or width > 3"), "year") is None

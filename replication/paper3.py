@@ -89,7 +89,7 @@ PARTS = {
 VARIANTS = {"paper": ("triplet", "printed"), "kl": ("triplet", "all"), "contrastive": ("contrastive", "all"),
             "printed": ("contrastive", "printed")}  # fmt: skip
 """For each variant, the loss of models without a teacher, and equation 6 as printed or over all pairs."""
-CHOSEN = {"B": (2.0, 0.16), "I32": (2.0, 0.04), "I-B": (0.5, 0.08)}
+CHOSEN = {"B": (2.0, 0.16), "I32": (2.0, 0.02), "I-B": (0.5, 0.08)}
 """Temperatures of the variant `kl` for models with one vector, by teacher: chosen on val."""
 BRIEF = ("schedule.epochs=0", "schedule.steps=2", "data.batch_size=4", "data.limit=16", "data.val=[]",
          "validation.late=0")  # fmt: skip
@@ -123,12 +123,6 @@ def temperatures(run: Run, variant: str) -> tuple[float, float]:
     if loss == "triplet" and run.fragments == 1:
         return CHOSEN[run.teacher]
     return (1 / printed[0], 1 / printed[1]) if loss == "triplet" else (of_a_sum(32), student)
-
-
-def pair_of(both: str) -> tuple[float, float]:
-    """Return the temperatures of the teacher and the student, as written in the name of a run: 0.5x0.08."""
-    teacher, _, student = both.partition("x")
-    return float(teacher), float(student)
 
 
 def of_a_sum(fragments: int) -> float:
@@ -232,12 +226,7 @@ def main() -> None:
     parser.add_argument("--cross", default="runs/paper1/ce-lower-full-{seed}/best", help="the checkpoint of C")
     parser.add_argument("--variant", default="paper", choices=VARIANTS)
     parser.add_argument("--split", default="test", choices=("test", "val"), help="what to measure on")
-    parser.add_argument("--chosen", action="append", default=[], metavar="TEACHER=TxS", help="instead of CHOSEN's")
     arguments = parsed(parser)
-    for teacher, _, both in (one.partition("=") for one in arguments.chosen):
-        if teacher not in CHOSEN:
-            parser.error(f"--chosen: {teacher} is not among {', '.join(CHOSEN)}")
-        CHOSEN[teacher] = pair_of(both)
     changes = [*(BRIEF if arguments.brief else ()), *arguments.changes]
     bench = Bench(arguments.variant, arguments.split, changes, arguments.work, arguments.cross)
     write_results(arguments, PARTS, arguments.split, partial(result_of, bench))

@@ -46,7 +46,7 @@ def page(results: Path = RESULTS, bundle: Path = ROOT / "bundles" / "default") -
     values["paper1 systems"] = _recalls(systems["paper1"], SYSTEMS, papers["paper1"]["reported"])
     values |= _pretraining(results) | _regions(systems["paper1"], results)
     values |= _paper2(systems["paper2"], papers["paper2"]["reported"], results)
-    values |= _paper3(systems["paper3"], results / "paper3") | _paper4(results / "paper4")
+    values |= _paper3(systems["paper3"], results) | _paper4(results / "paper4")
     values |= _bundle(results, bundle) | _fast(results) | _cascade(results)
     relevance = [f"relevance{part}.json" for part in ("", "-fresh", "-fresh-before", "-fresh-previous")]
     values |= relevance_values(*(read_result(results / name) for name in relevance))
@@ -130,14 +130,17 @@ def _paper2(systems: Systems, reported: Mapping[str, Sequence[float]], results: 
 
 
 def _figure6(systems: Systems) -> str:
-    """Return rSum by the values of λ, K and τ, over the seeds that all of these runs have."""
-    found = {name: systems.estimate(name).by_seed for values in FIGURE6.values() for name in values.values()}
-    seeds = sorted(set.intersection(*(set(by_seed) for by_seed in found.values())))
-    shown = {name: with_deviation(Estimate({seed: by_seed[seed] for seed in seeds})) for name, by_seed in found.items()}
-    rows = [
-        [parameter, *(f"{value}: {shown[name]}" for value, name in runs.items())] for parameter, runs in FIGURE6.items()
-    ]
-    return table(["parameter", "lowest", "lower", "as in fusion", "higher", "highest"], rows)
+    """Return rSum by the values of λ, K and τ, each over the seeds that all runs of its row have."""
+    rows = []
+    for parameter, runs in FIGURE6.items():
+        found = {value: systems.estimate(name).by_seed for value, name in runs.items()}
+        seeds = sorted(set.intersection(*(set(by_seed) for by_seed in found.values())))
+        shown = [
+            f"{value}: {with_deviation(Estimate({seed: by_seed[seed] for seed in seeds}))}"
+            for value, by_seed in found.items()
+        ]
+        rows.append([parameter, *shown, str(len(seeds))])
+    return table(["parameter", "lowest", "lower", "as in fusion", "higher", "highest", "seeds"], rows)
 
 
 def _pretraining(results: Path) -> dict[str, Any]:
@@ -197,15 +200,29 @@ def _behind(value: float, other: float) -> float:
     return 100 * (1 - value / other)
 
 
-def _paper3(systems: Systems, folder: Path) -> dict[str, str]:
+def _paper3(systems: Systems, results: Path) -> dict[str, str]:
     every = ("F", "B", "I16", "I32", "I64", "B-F", "I-F", "I-B", "I-B-F")
     names = [name for name in every if not systems.rows.keys().isdisjoint((name, f"{name} kl"))]
-    again = {f"{name} again": with_deviation(systems.estimate(f"{name} again")) for name in ("I32", "I-B kl")}
+    again = {
+        f"{name} {which}": with_deviation(systems.estimate(f"{name} {which}"))
+        for name in ("I32", "I-B kl")
+        for which in ("third", "fourth")
+    }
     runs = _grid(systems, names, {"": "paper", "kl": "kl", "contrastive": "contrastive"}, "run")
-    tried = [[one["run"].partition("@"), one["result"]["rSum"]] for one in read_results(folder / "val")]
-    rows = [[name, *asked.split("x"), number(found)] for (name, _, asked), found in tried]
-    temperatures = table(["run", "teacher", "student", "rSum on val"], rows)
+    tried = defaultdict[tuple[str, float, float], list[str]](lambda: [MISSING, MISSING])
+    for column, folder in enumerate(("paper3", "paper3-fourth")):
+        for one in read_results(results / folder / "val"):
+            tried[_temperatures(one["run"])][column] = number(one["result"]["rSum"])
+    rows = [[name, f"{teacher:g}", f"{student:g}", *found] for (name, teacher, student), found in sorted(tried.items())]
+    temperatures = table(["run", "teacher", "student", "rSum on val", "with later teachers"], rows)
     return {"paper3 runs": runs, "paper3 temperatures": temperatures, **again}
+
+
+def _temperatures(run: str) -> tuple[str, float, float]:
+    """Return the name of a run without its temperatures, and those of the teacher and the student."""
+    name, _, both = run.partition("@")
+    teacher, student = both.split("x")
+    return name, float(teacher), float(student)
 
 
 def _paper4(folder: Path) -> dict[str, Any]:

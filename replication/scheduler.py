@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,17 +14,12 @@ _APART = 1.0  # seconds between two starts: they read the same files
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A command: the arguments of Python, or a function that returns them when its turn comes, None to leave it out.
-
-    gigabytes: the most memory it takes on the GPU. after: jobs that must have succeeded before. tries: jobs that must
-    have ended before, at least one of them successfully.
-    """
+    """A command: the arguments of Python, the most memory it takes on the GPU, and jobs that must succeed before it."""
 
     name: str
-    arguments: list[str] | Callable[[], list[str] | None]
+    arguments: list[str]
     gigabytes: float = 6.0
     after: tuple[str, ...] = ()
-    tries: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -46,7 +41,7 @@ class Scheduler:
     def run(self, jobs: Iterable[Job]) -> dict[str, bool]:
         """Run all jobs; returns whether they succeeded, without those that there was no time for."""
         waiting = {job.name: job for job in jobs}
-        unknown = {name for job in waiting.values() for name in (*job.after, *job.tries)} - waiting.keys()
+        unknown = {name for job in waiting.values() for name in job.after} - waiting.keys()
         if unknown:
             raise ValueError(f"there are no jobs {sorted(unknown)}")
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -69,29 +64,24 @@ class Scheduler:
     def _is_settled(self, job: Job) -> bool:
         """Return whether a job can no longer be run, because of one that failed."""
         failed = {name for name, is_good in self.done.items() if not is_good}
-        is_lost = not failed.isdisjoint(job.after) or (bool(job.tries) and failed.issuperset(job.tries))
+        is_lost = not failed.isdisjoint(job.after)
         if is_lost:
             self.done[job.name] = False
             self._tell(job=job.name, needs="a job that failed")
         return is_lost
 
     def _is_started(self, job: Job) -> bool:
-        """Start a job if it may run now; returns whether it was started or left out."""
-        if not all(name in self.done for name in (*job.after, *job.tries)):
+        """Start a job if it may run now; returns whether it was started."""
+        if not all(name in self.done for name in job.after):
             return False
         taken = sum(one.gigabytes for one, *_ in self._running.values())
         is_full = len(self._running) >= self.processes or taken + job.gigabytes > self.gigabytes
         if is_full or time.time() > self.until - self.spare:
             return False
-        arguments = job.arguments() if callable(job.arguments) else job.arguments
-        if arguments is None:
-            self.done[job.name] = True
-            self._tell(job=job.name, left_out=True)
-            return True
         with (self.folder / f"{job.name}.log").open("wb") as output:
-            process = subprocess.Popen([sys.executable, *arguments], stdout=output, stderr=subprocess.STDOUT)
+            process = subprocess.Popen([sys.executable, *job.arguments], stdout=output, stderr=subprocess.STDOUT)
         self._running[job.name] = job, process, time.time()
-        self._tell(start=job.name, arguments=arguments)
+        self._tell(start=job.name, arguments=job.arguments)
         time.sleep(_APART)
         return True
 

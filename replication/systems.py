@@ -1,5 +1,6 @@
 """The systems in a paper's result files, by name and seed, and comparisons between them."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,13 @@ class Systems:
         known = self.rows.setdefault(name, {}).setdefault(seed, row)
         if known.get("rSum") != row.get("rSum"):
             raise SystemExit(f"two result files disagree about {name}, seed {seed}: remove one of them")
+
+    def add_gain(self, name: str, other: str, seed: int, gain: Row) -> None:
+        """Add the interval of a gain in rSum; raises an error if one of the systems has been trained anew since."""
+        now = self.rows[name][seed]["rSum"] - self.rows.get(other, {}).get(seed, {}).get("rSum", math.nan)
+        if not math.isclose(now, gain["rSum"], abs_tol=0.1):
+            raise SystemExit(f"{name}, seed {seed}: its gain over {other} was {gain['rSum']}, is {now:.2f}: remove it")
+        self.gains.setdefault((name, other), {})[seed] = gain["low"], gain["high"]
 
     def estimate(self, name: str, metric: str = "rSum") -> Estimate:
         """Return a metric of a system, such as `rSum`, `mR` or `t2i R@1`; empty if it was not measured."""
@@ -63,15 +71,17 @@ def value(row: Row, metric: str) -> Any:
 def read_systems(results: Path, paper: str) -> Systems:
     """Return all runs of a paper, from the result folders named after it; see `named_rows` for the names."""
     found = Systems()
+    gains: list[tuple[str, str, int, Row]] = []
     for folder in sorted(results.glob(f"{paper}*")):
         suffix = folder.name.removeprefix(paper).replace("-", " ")
         for content in read_results(folder):
             rows = [(f"{name}{suffix}", row) for name, row in named_rows(content)]
             for name, row in rows:
                 found.add(name, content["seed"], row)
-            for other, gain in content.get("gain_over", {}).items():
-                pair = rows[0][0], other + suffix
-                found.gains.setdefault(pair, {})[content["seed"]] = gain["low"], gain["high"]
+            others = content.get("gain_over", {}).items()
+            gains += [(rows[0][0], other + suffix, content["seed"], gain) for other, gain in others]
+    for name, other, seed, gain in gains:
+        found.add_gain(name, other, seed, gain)
     return found
 
 

@@ -155,15 +155,25 @@ def write(folder: Path, name: str, **content: Any) -> None:
 
 
 def test_runs_are_read_by_name_variant_and_folder_with_paired_gains(tmp_path: Path) -> None:
-    gain = {"rSum": 8.0, "low": 7.0, "high": 9.0}
+    gain = {"rSum": 12.0, "low": 11.0, "high": 13.0}
     write(tmp_path / "paper3", "F", run="F", variant="paper", result=row([20.0] * 6, 5.0), gain_over={})
     write(tmp_path / "paper3", "B-F", run="B-F", variant="kl", result=row([22.0] * 6, 5.0), gain_over={"F": gain})
     write(tmp_path / "paper3-parts", "F", run="F", variant="tuned", result=row([30.0] * 6), gain_over={})
     found = read_systems(tmp_path, "paper3")
     assert set(found.rows) == {"F", "B-F kl", "F tuned parts"}
-    assert found.gain("B-F kl", "F").interval == (7.0, 9.0)
-    assert found.gain("F", "B-F kl").interval == (-9.0, -7.0)
+    assert found.gain("B-F kl", "F").interval == (11.0, 13.0)
+    assert found.gain("F", "B-F kl").interval == (-13.0, -11.0)
     assert found.gain("B-F kl", "F", "t2i R@1").interval == (-8.0, 12.0), "of one recall there is no paired one"
+
+
+def test_a_gain_over_an_earlier_training_of_the_other_system_is_refused(tmp_path: Path) -> None:
+    gain = {"rSum": 12.0, "low": 11.0, "high": 13.0}
+    write(tmp_path / "paper3", "B", run="B", variant="paper", result=row([22.0] * 6), gain_over={"F": gain})
+    with pytest.raises(SystemExit, match=r"B, seed 0: its gain over F was 12\.0"):
+        read_systems(tmp_path, "paper3")
+    write(tmp_path / "paper3", "F", run="F", variant="paper", result=row([21.0] * 6), gain_over={})
+    with pytest.raises(SystemExit, match=r"was 12\.0, is 6\.00"):
+        read_systems(tmp_path, "paper3")
 
 
 def test_two_files_that_disagree_about_a_run_are_refused(tmp_path: Path) -> None:

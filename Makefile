@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Modules are compiled when they are first used: most of them never are.
+PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check
 LOCKED := $(PIP) --no-deps --require-hashes --requirement
 CHECKOUT := $(PIP) --no-deps --no-build-isolation --editable .
 SEARCH := $(VENV)/.search

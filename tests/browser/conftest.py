@@ -34,7 +34,7 @@ TEXTS = (
 )
 LIMITS = limits(seconds=60)
 PATIENCE_MS = 60_000  # of a machine that has other things to do
-_NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 Opener = Callable[..., Page]
 Filler = Callable[[Path, Sequence[str]], None]
 

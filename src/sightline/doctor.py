@@ -241,6 +241,7 @@ def _collection(at: Path | None) -> Iterator[Finding]:
             return
     with Collection.open(at) as collection:
         yield _contents(collection)
+        yield from _manifest(collection)
         yield _damage(collection)
         yield _collection_model(collection)
         yield _unreadable(collection)
@@ -260,6 +261,15 @@ def _contents(collection: "Collection") -> Finding:
         says += f", {lost:,} of them without vectors"
         return Finding("Collection", "broken", says, _index_again(collection))
     return Finding("Collection", "good", says)
+
+
+def _manifest(collection: "Collection") -> Iterator[Finding]:
+    """Yield whether the manifest or its copy is missing or damaged, if so; one of them was read."""
+    from sightline.collection.manifest import COPY_FILE, MANIFEST_FILE, is_intact
+
+    if isinstance(collection.at, Path) and not is_intact(collection.at):
+        says = f"{MANIFEST_FILE} or its copy {COPY_FILE} is missing or damaged"
+        yield Finding("Its manifest", "warning", says, f"Restore it: {_index_again(collection)}")
 
 
 def _damage(collection: "Collection") -> Finding:

@@ -140,6 +140,7 @@ def test_a_collection_whose_creation_was_interrupted_is_completed_in_place(
     at = tmp_path / "at"
     sightline.index(folder, at=at, model=tiny_bundle)
     (at / "manifest.json").unlink()
+    (at / "manifest-copy.json").unlink()
     (at / "manifest.json.12-34.new").touch()
     sightline.index(folder, at=at, model=tiny_bundle)
     assert (at / "manifest.json").exists()

@@ -96,6 +96,7 @@ def test_a_catalog_of_an_older_version_is_read_as_it_is_and_updated_by_indexing(
 @pytest.mark.parametrize("data", [b"{", b"\xff", b"[]"])
 def test_a_damaged_manifest_is_an_error_that_names_it(at: Path, data: bytes) -> None:
     (at / "manifest.json").write_bytes(data)
+    (at / "manifest-copy.json").write_bytes(data)
     with pytest.raises(CollectionError, match=r"manifest\.json") as caught:
         Collection.open(at)
     assert caught.value.way_out

@@ -15,7 +15,7 @@ from sightline.collection import Collection, index
 from sightline.collection.catalog.integrity import CHECKSUM_FILE
 from sightline.collection.indexing.shards_and_urls import source_of
 from sightline.collection.locate import find_collection, model_for_collection
-from sightline.collection.manifest import MANIFEST_FILE, read_manifest
+from sightline.collection.manifest import COPY_FILE, MANIFEST_FILE, read_manifest
 from sightline.errors import CollectionError, MediaError, SightlineError
 from sightline.stores import milvus_server
 
@@ -32,6 +32,7 @@ def brought(photos: Path, model: Instant, tmp_path: Path, monkeypatch: pytest.Mo
 def change_manifest(folder: Path, **fields: str) -> None:
     path = folder / ".sightline" / MANIFEST_FILE
     path.write_text(json.dumps({**json.loads(path.read_text()), "checksum": "", **fields}))
+    (path.parent / COPY_FILE).unlink()
 
 
 def change_catalog(folder: Path, query: str, *values: object) -> None:

@@ -353,7 +353,8 @@ def test_a_collection_that_was_made_anew_by_another_model_changes_nothing(tmp_pa
     at = sightline.index(photos, model=tiny_bundle).at
     current = CurrentCollection(at, Bundle.open(tiny_bundle))
     manifest = json.loads((at / "manifest.json").read_text())
-    (at / "manifest.json").write_text(json.dumps({**manifest, "sha256": "0" * 64, "checksum": ""}))
+    for name in ("manifest.json", "manifest-copy.json"):
+        (at / name).write_text(json.dumps({**manifest, "sha256": "0" * 64, "checksum": ""}))
     os.utime(at / "vectors" / "head.json", ns=(1, 1))
     with pytest.raises(sightline.CollectionError, match="indexed with the model"):
         current.renew()

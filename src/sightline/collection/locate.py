@@ -5,7 +5,7 @@ from pathlib import Path
 from sightline.bundle.layout import HUB_PREFIX, SPEC_FILE
 from sightline.bundle.model import Model
 from sightline.bundle.spec import identity, read_spec
-from sightline.collection.manifest import DEFAULT_FOLDER, MANIFEST_FILE, Manifest, check_model, read_manifest
+from sightline.collection.manifest import DEFAULT_FOLDER, Manifest, check_model, has_manifest, read_manifest
 from sightline.collection.trust import is_own
 from sightline.errors import CollectionError, SightlineError
 from sightline.registry.loader import FAST, load, locate
@@ -26,10 +26,10 @@ def find_collection(at: str | Path | None = None) -> Path:
     if at is not None:
         folder = named_path(at)
         inside = folder / DEFAULT_FOLDER
-        return inside if (inside / MANIFEST_FILE).is_file() and not (folder / MANIFEST_FILE).is_file() else folder
+        return inside if has_manifest(inside) and not has_manifest(folder) else folder
     here = current_folder()
     for folder in (here, *here.parents):
-        if (folder / DEFAULT_FOLDER / MANIFEST_FILE).is_file():
+        if has_manifest(folder / DEFAULT_FOLDER):
             check_found(folder / DEFAULT_FOLDER)
             return folder / DEFAULT_FOLDER
     raise CollectionError(
@@ -89,7 +89,7 @@ def model_for_collection(at: Path | str, manifest: Manifest, model: str | Path |
 
 def model_for_indexing(at: Path, model: str | Path | Model | None = None) -> str | Path | Model:
     """Return the model to index with: the model that an existing collection was indexed with, or the bundled model."""
-    if model is not None or not (at / MANIFEST_FILE).is_file():
+    if model is not None or not has_manifest(at):
         return "default" if model is None else model
     return model_for_collection(at, read_manifest(at))
 

@@ -1,6 +1,13 @@
-"""The manifest of a collection: its kind of items, the model that indexed it, and the shape of its vectors."""
+"""The manifest of a collection: its kind of items, the model that indexed it, and the shape of its vectors.
 
+No other file says which model computed the vectors, so the manifest is written twice. If `manifest.json` is lost or
+damaged, its copy is used, and the next indexing run restores it.
+"""
+
+import errno
+import functools
 import json
+import logging
 import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,11 +24,15 @@ from sightline.stores.base import Shape
 
 FORMAT = 1
 MANIFEST_FILE = "manifest.json"
+COPY_FILE = "manifest-copy.json"
 DEFAULT_FOLDER = ".sightline"
 
 _LARGEST = 1 << 20
 _NEW = "Index again into another folder with --at."
+_AGAIN = "Delete it and index again: all items are then encoded again, and albums are kept."
+_REFUSED = (errno.EINVAL, errno.EACCES, errno.EPERM)  # links, special files and missing permissions are no damage
 _WHERE = "Specify a collection's folder with --at, or create one first: sightline index FOLDER"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,10 @@ class Manifest:
         """Whether a field has changed since the manifest was written."""
         return bool(self.checksum) and self.checksum != self._sum()
 
+    def is_like(self, other: "Manifest") -> bool:
+        """Whether two manifests can be of the same collection: no indexing run changes these fields."""
+        return (self.kind, self.sha256, self.shape, self.owner) == (other.kind, other.sha256, other.shape, other.owner)
+
     def signed(self) -> "Manifest":
         """Return the manifest with this user's proof and a checksum."""
         return replace(self, proof=proof_of(self._fields()), checksum=self._sum())
@@ -80,34 +95,97 @@ class Manifest:
         return fields
 
 
+class DamagedManifestError(CollectionError):
+    """A manifest that was modified or truncated since it was written."""
+
+    def __init__(self, what: str, way_out: str = "") -> None:
+        super().__init__(what, way_out or _AGAIN)
+
+
+def has_manifest(at: Path) -> bool:
+    """Return whether a folder contains a collection: a manifest, or at least its copy."""
+    return (at / MANIFEST_FILE).is_file() or (at / COPY_FILE).is_file()
+
+
 def read_manifest(at: Path) -> Manifest:
-    """Read and check the manifest in a collection's folder."""
+    """Read and check the manifest in a collection's folder; if it is missing or damaged, its copy."""
     if not at.is_dir():
         reason = "it is a file" if at.exists() else "no such folder"
         raise CollectionError(f"{at} is not a collection: {reason}", _WHERE)
-    path = at / MANIFEST_FILE
+    copy = _read_copy(at)
+    try:
+        manifest = _read(at / MANIFEST_FILE)
+    except (FileNotFoundError, DamagedManifestError) as error:
+        if copy is not None:
+            problem = error.what if isinstance(error, DamagedManifestError) else f"{at / MANIFEST_FILE} is missing"
+            _warn_once(f"{problem}; using {COPY_FILE}. To restore it: sightline index --at {at}")
+            return copy
+        if isinstance(error, FileNotFoundError):
+            if (at / COPY_FILE).exists():
+                return _read(at / COPY_FILE)  # raises what is wrong with it
+            raise CollectionError(f"{at} is not a collection: it has no {MANIFEST_FILE}", _WHERE) from error
+        raise
+    if copy is not None and not manifest.is_like(copy):
+        raise CollectionError(
+            f"{at}: {MANIFEST_FILE} and {COPY_FILE} are of different collections: one has {_summary(manifest)}, "
+            f"the other {_summary(copy)}",
+            "Delete the one that is wrong; `sightline index` then restores it from the other.",
+        )
+    return manifest
+
+
+def is_intact(at: Path) -> bool:
+    """Return whether both the manifest and its copy can be read, and are the same."""
+    try:
+        return _read(at / MANIFEST_FILE) == _read_copy(at)
+    except (FileNotFoundError, CollectionError):
+        return False
+
+
+def write_manifest(at: Path, manifest: Manifest) -> None:
+    """Replace `manifest.json` and its copy, adding this user's proof; they are on disk once this returns."""
+    plain = settings.plain(manifest.signed())
+    for name in (MANIFEST_FILE, COPY_FILE):
+        write_atomic(at / name, json.dumps(plain, indent=2, ensure_ascii=False) + "\n")
+
+
+def _read(path: Path) -> Manifest:
     try:
         data = json.loads(read_regular(path, _LARGEST))
-    except FileNotFoundError as error:
-        raise CollectionError(f"{at} is not a collection: it has no {MANIFEST_FILE}", _WHERE) from error
+    except FileNotFoundError:
+        raise
     except (OSError, ValueError, RecursionError) as error:
-        raise CollectionError(f"{path}: cannot be read: {error}", _NEW) from error
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        found = data.get("format") if isinstance(data, dict) else None
+        if isinstance(error, OSError) and error.errno in _REFUSED:
+            raise CollectionError(f"{path}: cannot be read: {error}", _NEW) from error
+        raise DamagedManifestError(f"{path}: cannot be read: {error}") from error
+    found = data.get("format") if isinstance(data, dict) else None
+    if isinstance(found, int) and found != FORMAT:
         raise CollectionError(
             f"{path}: has collection format {found!r}, but this version of Sightline reads format {FORMAT}",
             f"Update Sightline. Or {_NEW[0].lower()}{_NEW[1:]}",
         )
-    manifest = settings.parse(Manifest, data, str(path), CollectionError)
+    manifest = settings.parse(Manifest, data, str(path), DamagedManifestError)
     if manifest.is_damaged:
-        raise CollectionError(f"{path} is damaged: its checksum is wrong", _NEW)
+        raise DamagedManifestError(f"{path} is damaged: its checksum is wrong")
     return manifest
 
 
-def write_manifest(at: Path, manifest: Manifest) -> None:
-    """Replace `manifest.json`, adding this user's proof; it is on disk once this returns."""
-    plain = settings.plain(manifest.signed())
-    write_atomic(at / MANIFEST_FILE, json.dumps(plain, indent=2, ensure_ascii=False) + "\n")
+def _read_copy(at: Path) -> Manifest | None:
+    """Return the copy of the manifest; None if it is missing or damaged."""
+    try:
+        return _read(at / COPY_FILE)
+    except (FileNotFoundError, CollectionError):
+        return None
+
+
+def _summary(manifest: Manifest) -> str:
+    store = f" at {manifest.store}" if manifest.store else ""
+    return f"{manifest.kind} of the model {manifest.model} ({manifest.sha256[:12]}…){store}"
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    _log.warning(message)
 
 
 def trusted_store(at: Path, manifest: Manifest) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sightline.bundle.model import Model
 from sightline.collection import Collection
-from sightline.collection.manifest import MANIFEST_FILE
+from sightline.collection.manifest import has_manifest
 from sightline.collection.vectors import VECTORS_FOLDER
 from sightline.errors import SightlineError
 from sightline.server.worker_pool import is_cancelled
@@ -44,7 +44,7 @@ class CurrentCollection:
     def is_available(self) -> bool:
         """Whether the collection's folder is still there; a store on a server counts as available."""
         try:
-            return isinstance(self._at, str) or (self._at / MANIFEST_FILE).is_file()
+            return isinstance(self._at, str) or has_manifest(self._at)
         except OSError:  # such as a drive that was disconnected
             return False
 

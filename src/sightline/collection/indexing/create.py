@@ -22,6 +22,8 @@ from sightline.collection.manifest import (
     Manifest,
     check_kind,
     check_model,
+    has_manifest,
+    is_intact,
     read_manifest,
     trusted_store,
     write_manifest,
@@ -33,6 +35,7 @@ from sightline.files import remove_drafts
 from sightline.media import blank
 from sightline.retrieval.query import ItemKind
 from sightline.stores.base import Shape, Store
+from sightline.stores.head import HEAD_FILE
 from sightline.stores.local import LocalStore
 from sightline.stores.opening import remote_store
 
@@ -67,14 +70,16 @@ def open_to_write(
         ) from error
     with write_lock(at, wait=wait, notify=notify):
         remove_drafts(at)
-        before = read_manifest(at) if (at / MANIFEST_FILE).exists() else None
+        before = read_manifest(at) if has_manifest(at) else None
         manifest = _manifest(at, before, kind, model, store, fast)
         with closing(_catalog(at, named, notify or _log.warning)) as catalog:
-            if before is not None and not before.is_trusted:
+            if before is None or not before.is_trusted:
                 roots = set(catalog.roots().values())
                 url_lists = {root for root in roots if root.suffix.lower() == URL_LIST_SUFFIX}
                 check_roots(at, roots - url_lists, url_lists, named)
-            if before is None or manifest != before or not before.is_trusted:
+            if before is None:
+                _drop_unknown_vectors(at, manifest, notify or _log.warning)
+            if manifest != before or not manifest.is_trusted or not is_intact(at):
                 write_manifest(at, manifest)
             with closing(_store(at, manifest, notify or _log.warning, verify)) as vectors:
                 repair(catalog, vectors)
@@ -117,6 +122,17 @@ def _store(at: Path, manifest: Manifest, notify: Notify, verify: bool) -> Store:
         LocalStore.reset(folder, manifest.shape)
         return LocalStore.open(folder, manifest.shape, write=True)
     return store
+
+
+def _drop_unknown_vectors(at: Path, manifest: Manifest, notify: Notify) -> None:
+    """Delete the vectors of a collection that has lost its manifest: another model may have computed them.
+
+    This comes before the new manifest is written, so that a crash in between cannot leave them next to it.
+    """
+    folder = vectors_folder(at)
+    if not manifest.store and (folder / HEAD_FILE).exists():
+        notify(f"{at / MANIFEST_FILE} is missing, so the model of its vectors is unknown; encoding all items again")
+        LocalStore.reset(folder, manifest.shape)
 
 
 def forget_fast(at: Path) -> None:

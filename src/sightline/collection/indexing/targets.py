@@ -10,7 +10,7 @@ from sightline.collection.indexing.shards_and_urls import is_container
 from sightline.collection.indexing.texts import TEXT_SUFFIXES
 from sightline.collection.layout import can_hold_collection
 from sightline.collection.locate import check_found, find_collection
-from sightline.collection.manifest import DEFAULT_FOLDER, MANIFEST_FILE
+from sightline.collection.manifest import DEFAULT_FOLDER, has_manifest
 from sightline.errors import CollectionError
 from sightline.retrieval.query import ItemKind
 
@@ -45,7 +45,7 @@ def location(at: str | Path | None, places: list[Path]) -> Path:
     if at is None:
         return default_location(places, kind_of(places)) if places else find_collection().resolve()
     found = find_collection(at).resolve()
-    is_new = not (found / MANIFEST_FILE).is_file()
+    is_new = not has_manifest(found)
     return found / DEFAULT_FOLDER if is_new and (found in places or not can_hold_collection(found)) else found
 
 

@@ -1,5 +1,6 @@
 """Text in pictures: read after indexing, kept beside the catalog, and found together with what pictures show."""
 
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -287,6 +288,18 @@ def test_short_words_of_other_scripts_are_found(tmp_path: Path) -> None:
     assert database.matching(["entry", "gates"], every=True) == []
     assert database.matching([]) == []
     database.close()
+
+
+@pytest.mark.parametrize("quoted", ["no", "ＮＯ", "nó"])
+def test_a_short_quote_is_found_in_any_letters(quoted: str, tmp_path: Path, tiny_bundle: Path) -> None:
+    shutil.copy(PICTURES / "dog.jpg", tmp_path)
+    at = sightline.index(tmp_path, model=tiny_bundle).at
+    with sightline.open(at) as collection:
+        database = TextDatabase.open(at, write=True)
+        assert database
+        database.add([TextRead(collection.catalog.hash_of(1) or b"", lines("No entry"))])
+        database.close()
+        assert [hit.quote for hit in collection.search(f'"{quoted}"')] == ["No entry"]
 
 
 def test_quotes_are_taken_apart_and_compared_without_spaces() -> None:

@@ -56,6 +56,27 @@ def test_english_gives_the_same_numbers_as_before(collection: Collection, at: Pa
     assert [(hit.id, hit.score) for hit in after] == [(hit.id, hit.score) for hit in before]
 
 
+@pytest.mark.parametrize(
+    ("typed", "plain"),
+    [
+        ("ａ ｄｏｇ ｏｎ ｔｈｅ ｂｅａｃｈ", "a dog on the beach"),
+        ("Ｈｕｎｄ ａｍ Ｓｔｒａｎｄ", "Hund am Strand"),
+        ("ﬂying ﬁsh", "flying fish"),
+    ],
+)
+def test_full_width_letters_and_ligatures_find_what_plain_letters_find(
+    collection: Collection, typed: str, plain: str
+) -> None:
+    expected = collection.search(plain, not_="fish")
+    found = collection.search(typed, not_="ﬁsh")
+    (together,) = collection.search_together([typed])
+    assert str(found.query) == str(together.query) == typed
+    assert found.hits == expected.hits
+    assert together.hits == collection.search_together([plain])[0].hits
+    assert found.lang == together.lang == expected.lang == language_of(typed, collection.model)
+    assert (found.notice, found.did_you_mean) == (expected.notice, expected.did_you_mean)
+
+
 def test_the_language_can_be_said(collection: Collection) -> None:
     assert collection.search("Hund am Strand", lang="en").lang == "en"
     assert collection.search("ball", lang="de").lang == "de"
@@ -135,4 +156,5 @@ def test_explaining_reads_the_words_of_the_language(german_bundle: Path) -> None
     known = sightline.explain("Hund", image, model=german_bundle, lang="de")
     as_english = sightline.explain("Hund", image, model=german_bundle, lang="en")
     assert known.words[0].word == "Hund"
+    assert sightline.explain("Ｈｕｎｄ", image, model=german_bundle, lang="de").to_json() == known.to_json()
     assert not np.allclose(known.words[0].grid, as_english.words[0].grid)

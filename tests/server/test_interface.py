@@ -248,6 +248,7 @@ def test_an_explanation_is_late_interaction_word_by_word(
     for row, word in zip((1, 2, 4), answer["words"], strict=True):
         assert np.allclose(word["grid"], expected[row].reshape(answer["rows"], answer["columns"]), atol=1e-3)
         assert word["score"] == pytest.approx(expected[row].max(), abs=1e-3)
+    assert client.get("/v1/explain", params={"q": "a ｄｏｇ, running", "id": id}).json() == answer
 
 
 def test_the_collection_is_described(client: httpx.Client) -> None:

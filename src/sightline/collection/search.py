@@ -11,6 +11,7 @@ from sightline.collection.image_text.database import TextDatabase
 from sightline.collection.image_text.search import NOT_READ, TextResults
 from sightline.collection.image_text.words import split_quotes
 from sightline.collection.query_text.spelling import Wording, check_wording
+from sightline.languages.letters import plain_letters
 from sightline.retrieval.cascade import Cascade, Ranking
 from sightline.retrieval.costs import search_stopwatch
 from sightline.retrieval.duplicates import Duplicates
@@ -51,31 +52,32 @@ class CollectionSearch:
 
     def by_looks(self, options: SearchOptions, among: Ids | None = None) -> SearchResult:
         """Search by what images look like, ignoring the text in them. among: the only ids that may be found."""
-        query, where = options.query, options.where
+        asked, where, options = options.query, options.where, self._readable(options)
+        text = None if asked.text is None else options.text
         condition = None if where is None else compile_where(where)
         cascade, watch = self.cascade(), search_stopwatch(options.budget_ms)
-        model, lang = in_language(cascade.model, options.lang, query.text, *query.without)
+        model, lang = in_language(cascade.model, options.lang, text, *options.unwanted)
         start, options = options.start, replace(options, k=options.start + options.k, start=0)
         cache = ItemCache(self.catalog)
         with watch("retrieve"):
             store, allowed = cascade.store, among
             if among is None and where is not None:
                 store, allowed = self.catalog.narrowed(store, where)
-        scope = self._scope(cache, query.text, options.duplicates, allowed)
+        scope = self._scope(cache, text, options.duplicates, allowed)
         ranking = replace(cascade.reading(model), store=store).run(options, scope, watch=watch)
         kept = ranking.at_least(options.min_relevance)
         hits = hits_of(self.catalog, kept, options.k, cache.items, condition)[start:]
-        return _result(query, hits, ranking, self._wording(query.text, model, lang), lang, where)
+        return _result(asked, hits, ranking, self._wording(text, model, lang), lang, where)
 
     def together(self, options: Sequence[SearchOptions]) -> list[SearchResult]:
         """Search for several texts with the same `k`, `min_relevance` and `duplicates` at once, without reranking."""
         if not options:
             return []
-        first, texts = options[0], [one.text or "" for one in options]
+        first, texts = options[0], [self._readable(one).text or "" for one in options]
         if self.text is not None and any(split_quotes(text)[1] for text in texts):
             return [self.run(replace(one, late=0, rerank=0)) for one in options]
         cascade, cache = self.cascade(), ItemCache(self.catalog)
-        read = [in_language(cascade.model, one.lang, one.text) for one in options]
+        read = [in_language(cascade.model, one.lang, text) for one, text in zip(options, texts, strict=True)]
         rankings: dict[int, Ranking] = {}
         for model in dict.fromkeys(model for model, _ in read):  # in one batch, unless languages are mixed
             places = [place for place, one in enumerate(read) if one[0] is model]
@@ -86,11 +88,18 @@ class CollectionSearch:
         for place, (one, (model, lang)) in enumerate(zip(options, read, strict=True)):
             ranking = rankings[place]
             hits = hits_of(self.catalog, ranking.at_least(one.min_relevance), one.k, cache.items)
-            result = _result(one.query, hits, ranking, self._wording(one.text, model, lang), lang)
+            result = _result(one.query, hits, ranking, self._wording(texts[place], model, lang), lang)
             if self.text is not None:
                 result = TextResults.find(self.text, self.catalog, one.text or "").merged_with(result, one)
             results.append(result)
         return results
+
+    def _readable(self, options: SearchOptions) -> SearchOptions:
+        """Return the options with plain letters; a collection of texts was indexed with the letters that they have."""
+        if self.kind != "images":
+            return options
+        text = None if options.text is None else plain_letters(options.text)
+        return replace(options, text=text, not_=tuple(map(plain_letters, options.unwanted)))
 
     def _wording(self, text: str | None, model: Model, lang: str | None) -> Wording:
         """Check the words of a query; file names are read only if the query has unknown words."""

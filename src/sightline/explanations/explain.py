@@ -10,6 +10,7 @@ from sightline.bundle.encoded import CodeAttention, Encoded
 from sightline.bundle.model import Model
 from sightline.bundle.tokenizer import Tokenizer, Word
 from sightline.errors import ModelError, QueryError
+from sightline.languages.letters import plain_letters
 from sightline.media import ImageSource, Preprocess, open_image, require_pixels, to_pixels
 from sightline.media.frame import Box
 from sightline.retrieval.query import check_readable
@@ -72,6 +73,7 @@ def explain_image(
     encoder: the variant of the model that encoded it; see `image_encoder`.
     """
     check_readable(text)
+    text = plain_letters(text)
     preprocess = require_pixels((encoder or model).preprocess)
     width, height = open_image(image).size
     if encoded is None:

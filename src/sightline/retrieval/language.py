@@ -2,6 +2,7 @@
 
 from sightline.bundle.model import MANY_LANGUAGES, Model
 from sightline.bundle.words import words_in
+from sightline.languages.letters import plain_letters
 from sightline.languages.recognise import recognise
 
 
@@ -22,4 +23,4 @@ def language_of(text: str | None, model: Model) -> str | None:
     if len(languages) == 1:
         return languages[0]
     words = model.for_language(languages[0]).words
-    return recognise(text, languages, lambda text: all(word in words for word in words_in(text)))
+    return recognise(plain_letters(text), languages, lambda text: all(word in words for word in words_in(text)))

@@ -12,6 +12,7 @@ from sightline.collection import Collection, Item
 from sightline.collection.group import merge, search_group
 from sightline.errors import ModelError, StoreError
 from sightline.explanations.explain import explain, image_encoder, seen_box, stored_image
+from sightline.languages.letters import plain_letters
 from sightline.media import ImageBytes, ImageSource, RegionConfig, require_pixels, to_input
 from sightline.media.source import PreparedImage
 from sightline.parallel import usable_cpus
@@ -199,10 +200,10 @@ class Service:
 
     def explain(self, text: str, id: int, lang: str | None = None) -> dict[str, Any]:
         """Return how similar each part of an item's image is to each word of a text."""
+        text = plain_letters(text)
         model, _ = in_language(self.model, lang, text)
         with self.library.holding(id) as (member, own):
-            collection = member.collection
-            item = _item(collection, own)
+            collection, item = member.collection, _item(member.collection, own)
             if collection.kind != "images" or not item.width or not item.height:
                 raise RefusedError(422, f"item {id} is not an image, so there are no parts to compare")
             stored = _parts(collection, own)

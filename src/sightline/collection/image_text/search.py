@@ -10,7 +10,7 @@ from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.hits import hits_of
 from sightline.collection.catalog.where import compile_where
 from sightline.collection.image_text.database import TextDatabase
-from sightline.collection.image_text.words import contains, match, query_words
+from sightline.collection.image_text.words import contains, fold, match, query_words
 from sightline.media.ocr import INSTALL
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.cascade import Ranking
@@ -130,7 +130,7 @@ def find_text(
     if quoted:
         rows = [
             (hash, lines)
-            for hash, lines in database.matching(parts or [part.casefold() for part in quoted], every=True)
+            for hash, lines in database.matching(parts or [fold(part) for part in quoted], every=True)
             if all(contains(part, lines) for part in quoted)
         ]
     else:

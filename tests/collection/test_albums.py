@@ -96,6 +96,12 @@ def test_albums_without_a_checksum_are_read(tmp_path: Path) -> None:
     assert Albums(tmp_path).all() == {"Trip": {b"\1\2"}}
 
 
+def test_like_ignores_the_case_of_all_letters_in_the_name_of_an_album(photos: Path) -> None:
+    with sightline.open(photos) as collection:
+        collection.add_to_album("Ärger", [collection.browse("name = '3.png'")[0].id])
+    assert names(photos, "album like 'äR%'") == {"3.png"}
+
+
 def test_an_album_is_not_compared_with_a_column(photos: Path) -> None:
     with pytest.raises(QueryError, match="an album must be compared with text"):
         names(photos, "album = name")

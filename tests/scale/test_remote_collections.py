@@ -82,14 +82,18 @@ FILTERS = [
     "modified < '2019' or path is null",
     "name = 'O''Brien \"x\".png'",
     "id in (1, 3, 99) or id = 2.0",
+    "path like 'ärger/ÜBUNG%'",
+    "folder not like '%Ä%'",
 ]
 
 
 def test_a_filter_means_the_same_wherever_it_is_answered(photos: Path, url: str, tmp_path: Path) -> None:
+    put(photos / "Ärger" / "Übung.png", picture(77))
     index(photos, at=tmp_path / "at", model=Instant(), store=url)
     with Collection.open(tmp_path / "at") as local, Collection.open(url) as shared:
         for where in FILTERS:
             assert shared.catalog.ids_where(where).tolist() == local.catalog.ids_where(where).tolist(), where
+        assert len(local.catalog.ids_where("path like 'ärger/ÜBUNG%'")) == 1
     for where in FILTERS[::4]:
         assert names(url, where=where) == names(tmp_path / "at", where=where)
 

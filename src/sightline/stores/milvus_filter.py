@@ -78,7 +78,7 @@ def _unknown(column: str, wanted: bool) -> Pushed:
 
 
 def _like(test: Test, wanted: bool) -> Pushed:
-    """Translate `like` for prefixes only, on the lower-case column, because LIKE in SQLite ignores case."""
+    """Translate `like` for ASCII prefixes only, on the column in lower case, because `like` ignores case."""
     pattern = str(test.values[0])
     start = pattern.split("%")[0].split("_")[0]
     is_exact = pattern == f"{start}%"

@@ -1,5 +1,7 @@
 """Translate filters to PostgreSQL's SQL. Values are always passed as parameters; columns must be known."""
 
+import re
+from dataclasses import replace
 from typing import NamedTuple
 
 from sightline.stores.base import Columns
@@ -23,12 +25,16 @@ EVERYTHING = SqlCondition("true")
 
 
 def to_condition(filter: Filter, columns: Columns) -> SqlCondition | None:
-    """Translate a filter; None if it tests anything other than the id and these columns."""
+    """Translate a filter; None if the server cannot apply it.
+
+    It can test the id and these columns, and ignore the case of ASCII letters.
+    """
     if isinstance(filter, Undecided):
         return None
     if isinstance(filter, Test):
         names = [filter.column] if filter.other is None else [filter.column, filter.other]
-        return _tested(filter) if all(name == "id" or name in columns for name in names) else None
+        is_known = all(name == "id" or name in columns for name in names)
+        return _tested(filter) if is_known and _is_ascii(filter) else None
     if isinstance(filter, Negated):
         part = to_condition(filter.part, columns)
         return None if part is None else SqlCondition(f"NOT ({part.sql})", part.values)
@@ -42,6 +48,9 @@ def weakened(filter: Filter, columns: Columns) -> SqlCondition:
     whole = to_condition(filter, columns)
     if whole is not None:
         return whole
+    if isinstance(filter, Test) and not _is_ascii(filter):
+        wider = re.sub(r"[^\0-\x7f]", "_", str(filter.values[0]))
+        return weakened(replace(filter, values=(wider,)), columns)
     if not isinstance(filter, Joined):
         return EVERYTHING
     parts = [weakened(part, columns) for part in filter.parts]
@@ -49,6 +58,11 @@ def weakened(filter: Filter, columns: Columns) -> SqlCondition:
         return EVERYTHING if EVERYTHING in parts else _joined("or", parts)
     kept = [part for part in parts if part != EVERYTHING]
     return _joined("and", kept) if kept else EVERYTHING
+
+
+def _is_ascii(test: Test) -> bool:
+    """Return whether collation C suffices to ignore case, as `like` does; it knows the case of ASCII letters only."""
+    return test.sign != "like" or str(test.values[0]).isascii()
 
 
 def _joined(word: str, parts: list[SqlCondition]) -> SqlCondition:
@@ -64,7 +78,7 @@ def _tested(test: Test) -> SqlCondition:
     if test.other is not None:
         return SqlCondition(f"{sql} {test.sign} {_column(test.other)}")
     values = tuple(storable(value) for value in test.values)
-    if test.sign == "like":  # SQLite ignores the case of ASCII letters only, as does lower() in collation C
+    if test.sign == "like":
         return SqlCondition(f"lower({sql}) LIKE lower(%s COLLATE \"C\") ESCAPE ''", values)
     if test.kind == "date":
         sign = "=" if test.sign == "in" else test.sign

@@ -1,5 +1,6 @@
 """Translate filters to SQL."""
 
+from functools import cache
 from typing import NamedTuple
 
 from sightline.collection.catalog.filter_fields import FIELDS
@@ -11,6 +12,24 @@ class Condition(NamedTuple):
 
     sql: str
     values: tuple[Value, ...]
+
+
+def lower_letters(text: str | None) -> str | None:
+    """Convert each letter to lower case, unless that would change the number of letters: `like` counts them.
+
+    SQLite's LIKE ignores the case of ASCII letters only; catalogs have this function for the others. A letter beyond
+    ASCII never becomes one of ASCII, so servers may compare those by themselves.
+
+    >>> lower_letters("ÄRGER, STRAẞE, ΟΔΟΣ")
+    'ärger, straße, οδοσ'
+    """
+    return text if text is None else text.lower() if text.isascii() else "".join(map(_lower, text))
+
+
+@cache
+def _lower(letter: str) -> str:
+    forms = (letter.lower().casefold(), letter.lower())  # casefold: a sigma at the end of a word is another letter
+    return next((one for one in forms if len(one) == 1 and one.isascii() == letter.isascii()), letter)
 
 
 def to_sql(node: Filter) -> Condition:
@@ -36,7 +55,7 @@ def _tested(test: Test) -> Condition:
     if test.other is not None:
         return Condition(f"{sql} {test.sign} {FIELDS[test.other].sql}", ())
     if test.sign == "like":
-        return Condition(f"{sql} LIKE ?", values)
+        return _like(sql, str(values[0]))
     if test.kind == "date":
         sign = "=" if test.sign == "in" else test.sign
         tests = [f"substr({sql}, 1, {len(str(value))}) {sign} ?" for value in values]
@@ -44,6 +63,12 @@ def _tested(test: Test) -> Condition:
     if test.sign == "in":
         return Condition(f"{sql} IN ({', '.join('?' * len(values))})", values)
     return Condition(f"{sql} {test.sign} ?", values)
+
+
+def _like(sql: str, pattern: str) -> Condition:
+    if pattern.isascii():
+        return Condition(f"{sql} LIKE ?", (pattern,))
+    return Condition(f"lower_letters({sql}) LIKE lower_letters(?)", (pattern,))
 
 
 def _in_album(test: Test) -> Condition:
@@ -55,4 +80,7 @@ def _in_album(test: Test) -> Condition:
         return Condition(f"EXISTS ({albums} WHERE value IN ({', '.join('?' * len(test.values))}))", test.values)
     if test.sign == "!=":
         return Condition(f"NOT EXISTS ({albums} WHERE value = ?)", test.values)
-    return Condition(f"EXISTS ({albums} WHERE value {test.sign} ?)", test.values)
+    compared = (
+        _like("value", str(test.values[0])) if test.sign == "like" else Condition(f"value {test.sign} ?", test.values)
+    )
+    return Condition(f"EXISTS ({albums} WHERE {compared.sql})", compared.values)

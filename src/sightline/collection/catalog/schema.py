@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from sightline.collection.albums import Albums
+from sightline.collection.catalog.conditions import lower_letters
 from sightline.collection.catalog.integrity import DamagedCatalogError, check_files
 from sightline.errors import CollectionError
 
@@ -113,6 +114,7 @@ def _add_functions(connection: sqlite3.Connection, at: Path | None) -> None:
     albums = Albums(at) if at else None
     connection.create_function("albums_of", 1, lambda hash: json.dumps(albums.of(bytes(hash)) if albums else []))
     connection.create_function("root_name", 1, lambda raw: root_name(at or Path("/"), raw), deterministic=True)
+    connection.create_function("lower_letters", 1, lower_letters, deterministic=True)
 
 
 def _open(path: Path, mode: str) -> sqlite3.Connection:

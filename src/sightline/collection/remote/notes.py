@@ -59,5 +59,5 @@ def _column(value: Any) -> str | float | None:
 
 
 def _low(path: str | float | None) -> str:
-    """Lower-case only the ASCII letters, as SQLite's LIKE does."""
+    """Lower-case only the ASCII letters: Milvus filters by no others."""
     return "".join(letter.lower() if letter.isascii() else letter for letter in str(path))

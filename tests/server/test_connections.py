@@ -17,7 +17,7 @@ from PIL import Image
 
 import sightline
 from server.samples import application, ask, fill, limits
-from server.served import opening, served
+from server.served import Served, opening, served
 from sightline.server.log_limits import LogLimit
 from sightline.server.metrics import resident_bytes
 from sightline.server.run import ServedCollection
@@ -75,6 +75,30 @@ def test_a_head_that_comes_byte_by_byte_is_given_up(address: str) -> None:
         assert time.monotonic() - began < 8
 
 
+UPLOAD = (
+    b"POST /v1/search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+)
+
+
+def test_uploads_that_never_end_keep_nobody_out(address: str) -> None:
+    uploads = [connect(address, UPLOAD) for _ in range(60)]  # twice as many as one address may have
+    time.sleep(0.3)
+    with httpx.Client(base_url=address, timeout=10) as client:
+        for _ in range(5):
+            assert client.get("/v1/search?q=a&rerank=0").status_code == 200
+    for connection in uploads:
+        connection.close()
+
+
+def test_a_server_that_stops_does_not_wait_for_an_upload_that_never_ends(app: FastAPI) -> None:
+    server = Served(app, limits(stop_seconds=0.5)).start()
+    with connect(server.address, UPLOAD):
+        time.sleep(0.3)
+        began = time.monotonic()
+        server.stop()
+        assert time.monotonic() - began < 5
+
+
 def test_connections_being_answered_are_not_closed_for_others(address: str) -> None:
     with httpx.Client(base_url=address, timeout=10) as client:
         assert client.get("/healthz").status_code == 200
@@ -128,6 +152,29 @@ def test_those_who_read_slowly_take_no_memory_and_are_given_up(large: ServedColl
                 received += part
             assert received < 20 * 2**20
             connection.close()
+
+
+def test_a_server_that_stops_does_not_wait_for_those_who_read_slowly(large: ServedCollection) -> None:
+    path = f"/v1/items/{id_of(large, 'noise.png')}/image"
+    server = Served(application(large), limits(stop_seconds=0.5)).start()
+    with connect(server.address, f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()) as connection:
+        assert connection.recv(100)
+        began = time.monotonic()
+        server.stop()
+        assert time.monotonic() - began < 5
+
+
+def test_a_server_that_stops_sends_a_response_to_those_who_read_it(large: ServedCollection) -> None:
+    server = Served(application(large)).start()
+    request = f"GET /v1/items/{id_of(large, 'noise.png')}/image HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    with connect(server.address, request.encode()) as connection:
+        received = len(connection.recv(100))
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        while part := _part(connection):
+            received += part
+        stopping.join()
+    assert received > 3200 * 3200 * 3
 
 
 def _part(connection: socket.socket) -> int:

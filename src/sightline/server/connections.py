@@ -18,8 +18,8 @@ class Connections:
     """The open connections of a server.
 
     If there are too many, in total or from one address, the one that has waited longest for its client is closed:
-    connections whose client has never sent a complete request go first, then idle ones. A new connection is refused
-    only if all others are being answered.
+    connections whose client has not sent a complete request, headers and body, go first, then idle ones. A new
+    connection is refused only if all others are being answered.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -51,7 +51,7 @@ class Connections:
                 del self._by_address[connection.address]
 
     def _make_room(self, new: "LimitedProtocol", among: list["LimitedProtocol"]) -> None:
-        waiting = [one for one in among if one is not new and one.is_waiting]
+        waiting = [one for one in among if one is not new and (one.is_waiting or one.is_uploading)]
         victim = min(waiting, key=lambda one: (one.is_idle, one.waits_since), default=new)
         self.discard(victim)
         victim.transport.abort()
@@ -91,6 +91,11 @@ class LimitedProtocol(H11Protocol):
         """Whether the client has not yet sent complete request headers."""
         return self.cycle is None or self.cycle.response_complete
 
+    @property
+    def is_uploading(self) -> bool:
+        """Whether the client has sent the headers of a request, but not yet all of its body."""
+        return not self.is_waiting and self.cycle.more_body
+
     def data_received(self, data: bytes) -> None:
         """Receive data; the time limit for the headers of a request starts at its first byte."""
         if self.is_waiting and self.is_idle:
@@ -103,6 +108,16 @@ class LimitedProtocol(H11Protocol):
         self.is_idle = True
         self.waits_since = self.loop.time()
         super().on_response_complete()
+
+    def shutdown(self) -> None:
+        """Finish the request in progress before the server stops, unless its client is slow."""
+        super().shutdown()
+        self.loop.call_later(self.registry.limits.stop_seconds, self._give_up)
+
+    def _give_up(self) -> None:
+        """Close the connection if it is still waiting for its client: to send a request, or to receive a response."""
+        if self.is_waiting or self.is_uploading or self.cycle.response_started:
+            self.transport.abort()
 
     def is_overdue(self, limits: Limits) -> bool:
         """Return whether the client has taken too long to send request headers or to read a response."""

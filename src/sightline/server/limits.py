@@ -20,6 +20,7 @@ class Limits:
     seconds: time from the first byte of a request to the first byte of its response.
     header_seconds: time for a client to send request headers.
     write_seconds: time for a client to receive a chunk of a response.
+    stop_seconds: once the server is stopping, time for a client to send the rest of a request or receive its response.
     connections, connections_per_address: connections open at the same time, in total and per address.
     waiting: queued requests of one kind; more are rejected.
     rate, burst: requests per second that one client of a public server may sustain, and may send at once.
@@ -47,6 +48,7 @@ class Limits:
     seconds: float = 30.0
     header_seconds: float = 10.0
     write_seconds: float = 20.0
+    stop_seconds: float = 4.0
     connections: int = 512
     connections_per_address: int = 256
     waiting: int = 512

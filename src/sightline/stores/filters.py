@@ -1,5 +1,6 @@
 """A filter as a tree of tests on columns, which each kind of store translates to its own query language."""
 
+import re
 from collections.abc import Container
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -41,6 +42,17 @@ class Undecided:
 
 
 Filter = Test | Negated | Joined | Undecided
+
+
+def ascii_pattern(pattern: str) -> str:
+    """Return a pattern of `like` that matches the same texts and more: any character for each letter beyond ASCII.
+
+    Databases know the case of ASCII letters only.
+
+    >>> ascii_pattern("%ärger%")
+    '%_rger%'
+    """
+    return re.sub(r"[^\0-\x7f]", "_", pattern)
 
 
 def limited_to(filter: Filter, columns: Container[str]) -> Filter:

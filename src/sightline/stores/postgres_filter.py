@@ -1,11 +1,10 @@
 """Translate filters to PostgreSQL's SQL. Values are always passed as parameters; columns must be known."""
 
-import re
 from dataclasses import replace
 from typing import NamedTuple
 
 from sightline.stores.base import Columns
-from sightline.stores.filters import Filter, Joined, Negated, Test, Undecided
+from sightline.stores.filters import Filter, Joined, Negated, Test, Undecided, ascii_pattern
 from sightline.stores.postgres_rows import storable
 from sightline.stores.postgres_schema import quoted
 
@@ -49,8 +48,7 @@ def weakened(filter: Filter, columns: Columns) -> SqlCondition:
     if whole is not None:
         return whole
     if isinstance(filter, Test) and not _is_ascii(filter):
-        wider = re.sub(r"[^\0-\x7f]", "_", str(filter.values[0]))
-        return weakened(replace(filter, values=(wider,)), columns)
+        return weakened(replace(filter, values=(ascii_pattern(str(filter.values[0])),)), columns)
     if not isinstance(filter, Joined):
         return EVERYTHING
     parts = [weakened(part, columns) for part in filter.parts]

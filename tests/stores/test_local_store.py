@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from sightline.bundle.encoded import Encoded
 from sightline.errors import DamagedStoreError, StoreError
+from sightline.stores import local, local_files
 from sightline.stores.base import Shape
 from sightline.stores.columns import Column
 from sightline.stores.head import HEAD_FILE, _digest
@@ -110,6 +112,63 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
     for use in (store.ids, store.stats, store.flush, lambda: store.search(queries(0, 1), 1)):
         with pytest.raises(StoreError, match="closed"):
             use()
+
+
+def handles(folder: Path) -> int:
+    """How many files in a folder this process has open."""
+    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]  # not the one that lists them
+    return sum(str(link.readlink()).startswith(str(folder)) for link in links)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="lists the open files as Linux does")
+@pytest.mark.parametrize("write", [True, False])
+@pytest.mark.parametrize("name", ["ids.0", "deleted.0"])
+def test_opening_a_damaged_store_again_and_again_leaves_no_file_open(tmp_path: Path, write: bool, name: str) -> None:
+    store = filled(tmp_path)
+    store.delete(np.arange(3))
+    store.close()
+    reader = LocalStore.open(tmp_path, SHAPE, write=False)
+    before = handles(tmp_path)
+    path = tmp_path / name
+    path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:])
+    reader._flushed = replace(reader._flushed, counts={})  # as if another process had written since
+    for use in (lambda: LocalStore.open(tmp_path, SHAPE, write=write), reader.refresh):
+        with pytest.raises(DamagedStoreError):
+            use()
+        assert handles(tmp_path) == before
+    reader.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="lists the open files as Linux does")
+def test_a_store_that_cannot_be_made_or_compacted_on_a_full_disk_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    uses: list[Callable[[], object]] = [
+        lambda: LocalStore.open(tmp_path / "new", SHAPE, write=True),
+        lambda: LocalStore.reset(tmp_path / "new", SHAPE),
+    ]
+    for use in uses:
+        with monkeypatch.context() as patch:
+            patch.setattr(local, "write_head", full)
+            patch.setattr(local_files, "write_head", full)
+            with pytest.raises(StoreError, match="No space left"):
+                use()
+        assert handles(tmp_path) == 0
+    store = filled(tmp_path / "store")
+    store.delete(np.arange(3))
+    store.flush()
+    with monkeypatch.context() as patch:
+        patch.setattr(local, "write_head", full)
+        with pytest.raises(StoreError, match="No space left"):
+            store.compact()
+    assert not list((tmp_path / "store").glob("*.1"))
+    assert len(store) == 17
+    store.compact()
+    assert len(list((tmp_path / "store").glob("ids.1"))) == 1
+    store.close()
 
 
 def test_a_full_disk_costs_nothing_that_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

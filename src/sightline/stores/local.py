@@ -15,6 +15,7 @@ Files are append-only. `flush` syncs them and then replaces the head; after a cr
 `compact` writes a new generation of files and then replaces the head. Every block is verified when it is first read.
 """
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,7 +56,7 @@ class LocalStore:
         self, folder: Path, files: Generation, lock: FolderLock | None, effort: Effort, prefer_gpu: bool
     ) -> None:
         self._folder, self._files, self._lock, self._effort = folder, files, lock, effort
-        self._row_index = RowIndex(files.ids, files.deleted)
+        self._row_index = _row_index(files)
         self._device = _gpu_index(files, self._row_index) if prefer_gpu else None
         self._flushed = files.head()
         self._is_open = True
@@ -88,10 +89,9 @@ class LocalStore:
         with disk_errors(folder):
             lock = lock_folder(folder)
             try:
-                files = Generation.new(folder, shape, next_number(folder))
-                files.sync()
-                write_head(folder, files.head())
-                files.close()
+                with closing(Generation.new(folder, shape, next_number(folder))) as files:
+                    files.sync()
+                    write_head(folder, files.head())
                 remove_others(folder, files.head())
                 (folder / DAMAGE_FILE).unlink(missing_ok=True)
             finally:
@@ -212,7 +212,7 @@ class LocalStore:
             return False
         with remember_damage(self._folder):
             old, files = self._files, open_files(self._folder, self.shape)
-            self._row_index = RowIndex(files.ids, files.deleted)
+            self._row_index = _row_index(files)
         self._files, self._flushed = files, files.head()
         if self._device is not None:
             self._device = _gpu_index(files, self._row_index)
@@ -260,6 +260,9 @@ class LocalStore:
                 write_head(self._folder, new.head())
             except BaseException:
                 new.close()
+                head = read_head(self._folder)
+                if head is not None and head.generation == old.number:  # give back the space of what was copied
+                    remove_others(self._folder, head)
                 raise
         self._files, self._flushed = new, new.head()
         self._row_index = RowIndex(new.ids, new.deleted)
@@ -307,6 +310,15 @@ class LocalStore:
         self._check_open()
         if self._lock is None:
             raise StoreError(f"{self._folder}: was opened for reading only", "Open it with write=True.")
+
+
+def _row_index(files: Generation) -> RowIndex:
+    """Index the rows of newly opened files; closes them if they are damaged."""
+    try:
+        return RowIndex(files.ids, files.deleted)
+    except BaseException:
+        files.close()
+        raise
 
 
 def _gpu_index(files: Generation, row_index: RowIndex) -> "GpuIndex | None":

@@ -60,8 +60,12 @@ def open_files_to_write(folder: Path, shape: Shape) -> Generation:
         remove_others(folder, head)
         remove_drafts(folder)
     if files.head() != head:  # new, or in a format without checksums
-        files.sync()
-        write_head(folder, files.head())
+        try:
+            files.sync()
+            write_head(folder, files.head())
+        except BaseException:
+            files.close()
+            raise
     return files
 
 

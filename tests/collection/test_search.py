@@ -13,11 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
 import sightline
 from collection.made_up import Instant, picture, put
 from sightline.bundle import Bundle, Encoded
+from sightline.cli import app
 from sightline.collection import Collection, index
+from sightline.demo import PICTURES
 from sightline.errors import CollectionError, ModelError, OptionError, QueryError, SightlineError
 from sightline.evaluation import evaluate
 from sightline.retrieval.results import SearchResult
@@ -379,6 +382,24 @@ def test_resized_and_recompressed_copies_are_folded_and_other_pictures_are_not(b
         assert len(result[0].folded) == 3
         assert {len(hit.folded) for hit in result.hits[1:]} == {1}
         assert len(collection.search(image=originals[0], k=8, duplicates="show")) == 8
+
+
+def test_a_query_that_asks_for_nothing_has_no_relevance(bundled: Bundle, tmp_path: Path) -> None:
+    for name in ("dog", "coffee", "horses"):
+        shutil.copy(PICTURES / f"{name}.jpg", tmp_path)
+    index(tmp_path, model=bundled)
+    with Collection.open(tmp_path, bundled) as collection:
+        for text in ("the", "in ", "!!!"):
+            together, usual = collection.search_together([text, "a dog"])
+            for found in (collection.search(text), together):
+                assert len(found) == 3
+                assert found.notice
+                assert {hit.relevance for hit in found} == {found.best_relevance} == {found.line} == {None}
+            assert usual.best_relevance == usual[0].relevance == pytest.approx(1, abs=0.1)
+            assert not collection.search(text, min_relevance=0.01)
+            assert not collection.search_together([text, "a dog"], min_relevance=0.01)[0]
+            told = CliRunner().invoke(app, ["search", text, "--at", str(tmp_path), "--min-relevance", "0.5"])
+            assert "Nothing found with a relevance of at least 50%." in told.output
 
 
 # With real photos

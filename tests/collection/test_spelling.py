@@ -19,6 +19,19 @@ def test_a_query_without_words_is_noticed(text: str) -> None:
     assert "No words to search for" in (check(text).notice or "")
 
 
+@pytest.mark.parametrize("text", ["the", "in ", "Of THE", "is it?", "what are these"])
+def test_words_that_ask_for_nothing_are_noticed_in_english(text: str) -> None:
+    found = check_wording(text, ["en", "sv"], TRAINED, lang="en")
+    assert found.is_empty
+    assert "do not say what an image shows" in (found.notice or "")
+    assert not check_wording(text, ["en", "sv"], lang="sv").is_empty  # "is" is ice in Swedish
+
+
+@pytest.mark.parametrize("text", ["a dog", "two", "2023", "a picture", "the x", "black"])
+def test_a_word_or_number_asks_for_something(text: str) -> None:
+    assert not check_wording(text, ["en"], lang="en").is_empty
+
+
 @pytest.mark.parametrize("text", ["собака на пляже", "狗", "كلب", "שלג"])
 def test_a_script_that_the_model_was_not_trained_on_is_noticed(text: str) -> None:
     found = check(text)

@@ -18,6 +18,14 @@ FUNCTION_WORDS = frozenset(
 )
 """Words that say little about what an image shows."""
 
+_MEDIA = frozenset(("photo", "picture", "image"))  # a picture may hang on a wall
+_EMPTY = (FUNCTION_WORDS - _MEDIA) | frozenset(
+    (
+        *("i", "you", "we", "me", "us", "my", "your", "our", "these", "those", "or", "but", "not", "if", "so", "than"),
+        *("then", "was", "were", "am", "do", "does", "did", "what", "when", "where", "why", "how", "about", "any"),
+    )
+)
+
 COLOURS = ("black", "white", "brown", "red", "blue", "green", "yellow", "orange", "pink", "purple", "grey")
 NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -70,6 +78,15 @@ def most_frequent(captions: Iterable[str], least: int = 4) -> list[str]:
     """
     counts = Counter(word for caption in captions for word in set(words_in(caption)))
     return [word for word, count in sorted(counts.items(), key=lambda one: (-one[1], one[0])) if count >= least]
+
+
+def asks_for_something(text: str) -> bool:
+    """Return whether an English text has a word, or a number, that says what an image shows.
+
+    >>> asks_for_something("in the"), asks_for_something("in the snow")
+    (False, True)
+    """
+    return not _EMPTY.issuperset(re.findall(r"\w+", text.lower()))
 
 
 def words_in(text: str) -> list[str]:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from sightline.bundle.model import Model
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.hits import ItemCache, hits_of
@@ -65,9 +67,10 @@ class CollectionSearch:
                 store, allowed = self.catalog.narrowed(store, where)
         scope = self._scope(cache, text, options.duplicates, allowed)
         ranking = replace(cascade.reading(model), store=store).run(options, scope, watch=watch)
-        kept = ranking.at_least(options.min_relevance)
+        wording = self._wording(text, model, lang)
+        kept = _at_least(options.min_relevance, ranking, wording)
         hits = hits_of(self.catalog, kept, options.k, cache.items, condition)[start:]
-        return _result(asked, hits, ranking, self._wording(text, model, lang), lang, where)
+        return _result(asked, hits, ranking, wording, lang, where)
 
     def together(self, options: Sequence[SearchOptions]) -> list[SearchResult]:
         """Search for several texts with the same `k`, `min_relevance` and `duplicates` at once, without reranking."""
@@ -86,9 +89,9 @@ class CollectionSearch:
             rankings |= dict(zip(places, ranked, strict=True))
         results = []
         for place, (one, (model, lang)) in enumerate(zip(options, read, strict=True)):
-            ranking = rankings[place]
-            hits = hits_of(self.catalog, ranking.at_least(one.min_relevance), one.k, cache.items)
-            result = _result(one.query, hits, ranking, self._wording(texts[place], model, lang), lang)
+            ranking, wording = rankings[place], self._wording(texts[place], model, lang)
+            hits = hits_of(self.catalog, _at_least(one.min_relevance, ranking, wording), one.k, cache.items)
+            result = _result(one.query, hits, ranking, wording, lang)
             if self.text is not None:
                 result = TextResults.find(self.text, self.catalog, one.text or "").merged_with(result, one)
             results.append(result)
@@ -119,6 +122,14 @@ class CollectionSearch:
         return Scope(allowed, cache, duplicates == "fold", blank, self.catalog.moments())
 
 
+def _at_least(least: float | None, ranking: Ranking, wording: Wording) -> Ranking:
+    """Return the candidates with at least this relevance; for a query that asks for nothing, none is stated."""
+    if not wording.is_empty or ranking.relevances is None:
+        return ranking.at_least(least)
+    irrelevant = replace(ranking, relevances=np.zeros(len(ranking.candidates)))
+    return replace(irrelevant.at_least(least), relevances=None)
+
+
 def _result(
     query: Query,
     hits: tuple[Hit, ...],
@@ -132,9 +143,9 @@ def _result(
         hits,
         ranking.took_ms,
         where=where,
-        best_relevance=ranking.best_relevance,
+        best_relevance=None if wording.is_empty else ranking.best_relevance,
         truncated=ranking.truncated,
-        line=ranking.line,
+        line=None if wording.is_empty else ranking.line,
         notice=wording.notice,
         did_you_mean=wording.did_you_mean,
         lang=lang,

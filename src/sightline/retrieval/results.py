@@ -17,7 +17,8 @@ class Hit:
     path: relative to `root`, the indexed folder or text file; as displayed, and as used by filters.
     file: the exact path; for a text, that of the text file.
     score: from the last stage that scored it, named in `stage`; only scores of the same stage are comparable.
-    relevance: the probability that it is what was asked for; None if the model has no relevance.
+    relevance: the probability that it is what was asked for; None if the model has no relevance, or if nothing was
+        asked for, as with the text "in the".
     text, line, key: for a text, its content, its line number, and its id in the file.
     copies: other files with exactly the same content. folded: files that show the same image, slightly changed.
     width, height: in pixels. taken: when it was taken, in ISO 8601. duration: the length of a video in seconds.

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from string import ascii_lowercase
 
 from sightline.bundle.model import MANY_LANGUAGES
-from sightline.bundle.words import Words, words_in
+from sightline.bundle.words import Words, asks_for_something, words_in
 from sightline.languages.scripts import INFLECTED, NAMES, is_unspaced, script, scripts_of
 
 Known = Callable[[str], bool]
@@ -25,10 +25,12 @@ class Wording:
 
     notice: a one-line message if the model cannot read the query.
     did_you_mean: the query with misspelt words replaced.
+    is_empty: whether the query asks for nothing, so that nothing is relevant to it.
     """
 
     notice: str | None = None
     did_you_mean: str | None = None
+    is_empty: bool = False
 
 
 def check_wording(
@@ -55,7 +57,10 @@ def check_wording(
     letters = [character for character in text if character.isalpha()]
     reads = _listed(languages)
     if not letters and not any(character.isdigit() for character in text):
-        return Wording(f"No words to search for: describe what the image shows{f' in {reads}' if reads else ''}.")
+        where = f" in {reads}" if reads else ""
+        return Wording(f"No words to search for: describe what the image shows{where}.", is_empty=True)
+    if lang == "en" and not asks_for_something(text):
+        return Wording("These words do not say what an image shows; results are arbitrary.", is_empty=True)
     scripts = {own for language in languages for own in scripts_of(language)}
     foreign = [letter for letter in letters if script(letter) not in scripts]
     if languages and MANY_LANGUAGES not in languages and 2 * len(foreign) > len(letters):

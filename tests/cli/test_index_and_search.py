@@ -127,6 +127,11 @@ def test_a_small_chance_is_not_rounded_to_none_and_copies_are_told_from_lookalik
     assert hit_lines([first, second]) == ["  1    93%  a.jpg  +1 copy  +2 alike", "  2    <1%  a.jpg  +2 copies"]
 
 
+def test_one_long_name_does_not_push_the_facts_of_all_others_away() -> None:
+    hits = [Hit(1, 7, name, Path(name), Path(), 0.5, 0.9, "match", width=8, height=8) for name in ("a.jpg", "b" * 250)]
+    assert [len(line) for line in hit_lines(hits)] == [79, 269]
+
+
 def test_nothing_found_is_said_and_is_no_error(photos: Path) -> None:
     done = run("search", "a red ball", "--at", photos, "--min-relevance", "1")
     assert (done.exit_code, done.stdout) == (0, "")

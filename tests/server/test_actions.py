@@ -2,6 +2,9 @@
 
 import errno
 import io
+import os
+import sys
+import unicodedata
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,6 +55,23 @@ def test_a_large_file_is_sent_in_parts(own: tuple[Path, ServedCollection, httpx.
     sightline.index(folder, model=tiny_bundle)
     with opening(folder) as found, served(application(found)) as address, httpx.Client(base_url=address) as client:
         assert unpacked(client.post("/v1/download", json={"ids": [ids_of(client)["large.png"]]})) == {"large.png": data}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_an_archive_has_only_names_that_every_system_can_unpack_side_by_side(tmp_path: Path, tiny_bundle: Path) -> None:
+    folder = tmp_path / "photos"
+    names = ["caf\u00e9.png", "cafe\u0301.png", "CAF\u00c9.png", "a\\..\\..\\evil.png", "new\nline.png", "-rf.png"]
+    for number, name in enumerate([*map(os.fsencode, names), b"bad\xff.png", b"bad\xfe.png"]):
+        path = folder / os.fsdecode(name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(picture(number))
+    sightline.index(folder, model=tiny_bundle)
+    with opening(folder) as found, served(application(found)) as address, httpx.Client(base_url=address) as client:
+        items = client.get("/v1/timeline/items").json()["items"]
+        unpacked_files = unpacked(client.post("/v1/download", json={"ids": [item["id"] for item in items]}))
+    assert sorted(unpacked_files.values()) == sorted(picture(number) for number in range(8))
+    assert len({unicodedata.normalize("NFD", name).casefold() for name in unpacked_files}) == 8
+    assert {"a_.._.._evil.png", "new_line.png", "-rf.png"} <= unpacked_files.keys()
 
 
 def test_what_is_gone_is_named_in_the_archive(own: tuple[Path, ServedCollection, httpx.Client]) -> None:

@@ -21,6 +21,7 @@ Form = Literal["lines", "json", "paths", "null"]
 _LISTED = 20  # problems listed per kind
 _DIVIDER = "     -- less likely --"
 _BAR = 20  # width in characters
+_WIDEST = 60  # longer names do not shift the column after the names of all others
 _GROUPED = 4  # files with the same problem share a line if there are at least this many
 
 
@@ -116,7 +117,7 @@ def left_out_lines(suffixes: Mapping[str, int]) -> Iterator[str]:
 def hit_lines(hits: Sequence[Hit]) -> list[str]:
     """Yield a line per result, in columns: rank, relevance, name, size and date, and the number of folded results."""
     names = [_name(hit) for hit in hits]
-    widest = max((len(name) for name in names), default=0)
+    widest = min(max((len(name) for name in names), default=0), _WIDEST)
     lines = []
     for hit, name in zip(hits, names, strict=True):
         sure = "" if hit.relevance is None else f"{percent(hit.relevance):>5}  "
@@ -169,7 +170,7 @@ def _facts(width: int | None, height: int | None, taken: str | None, text: str |
 def item_lines(items: Sequence[Item]) -> list[str]:
     """Yield a line per item: its name, size and date."""
     names = [printable(item.files[0].path if item.text is not None else _near(item.files[0].where)) for item in items]
-    widest = max((len(name) for name in names), default=0)
+    widest = min(max((len(name) for name in names), default=0), _WIDEST)
     return [
         f"{name:{widest}}  {_facts(item.width, item.height, item.taken, item.text)}".rstrip()
         for name, item in zip(names, items, strict=True)

@@ -1,6 +1,8 @@
 """Many images as one ZIP archive, created while it is sent, without holding it in memory or on disk."""
 
 import io
+import re
+import unicodedata
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from sightline.server.worker_pool import WorkerPool
 
 _PART_BYTES = 2**18
 _MISSING = "MISSING.txt"
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,11 @@ class Entry:
 
 
 def entries(chosen: Sequence[tuple[Member, Sequence[Item]]]) -> list[Entry]:
-    """Return the files to put in an archive; duplicate names get a number."""
+    """Return the files to put in an archive; duplicate names get a number.
+
+    Names that differ only in case or in the form of accents are duplicates: some systems would overwrite one of them.
+    Control characters and backslashes, which some systems take for slashes, are replaced.
+    """
     found: list[Entry] = []
     used: set[str] = set()
     for member, items in chosen:
@@ -40,14 +47,19 @@ def entries(chosen: Sequence[tuple[Member, Sequence[Item]]]) -> list[Entry]:
         hashes = member.collection.catalog.hashes_of([item.id for item in items])
         for item in items:
             first = item.files[0]
-            parts = [part for part in PurePosixPath(first.path).parts if part not in ("/", "..")]
+            plain = _UNSAFE.sub("_", first.path)
+            parts = [part for part in PurePosixPath(plain).parts if part not in ("/", "..")]
             name = "/".join([*([first.root.name] if first.root.name in roots else []), *parts])
             path, number = PurePosixPath(name), 2
-            while name.lower() in used:
+            while _key(name) in used:
                 name, number = str(path.with_stem(f"{path.stem} ({number})")), number + 1
-            used.add(name.lower())
+            used.add(_key(name))
             found.append(Entry(name, tuple(source_of(file) for file in item.files), hashes[item.id]))
     return found
+
+
+def _key(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()
 
 
 def archive(files: Sequence[Entry], limits: Limits) -> Iterator[bytes]:

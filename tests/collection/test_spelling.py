@@ -7,7 +7,9 @@ import pytest
 from sightline.bundle.words import Words
 from sightline.collection.query_text.spelling import Wording, check_wording, corrected
 
-TRAINED = Words(["a", "dog", "on", "the", "beach", "brown", "elephant", "motorcycle", "soccer", "playing", "people"])
+TRAINED = Words(
+    ["a", "dog", "on", "the", "beach", "brown", "elephant", "motorcycle", "soccer", "playing", "people", "bicycle"]
+)
 
 
 def check(text: str, *, whole: tuple[str, ...] = (), names: tuple[str, ...] = ()) -> Wording:
@@ -70,6 +72,8 @@ def test_a_word_of_the_tokenizer_is_taken_for_known() -> None:
         ("Elefant", "elephant"),
         ("motorcyle", "motorcycle"),
         ("people playng socer", "people playing soccer"),
+        ("a brwon dgo", "a brown dog"),
+        ("bycicle on the baech", "bicycle on the beach"),
     ],
 )
 def test_misspelt_words_are_suggested(text: str, meant: str) -> None:
@@ -90,6 +94,15 @@ def test_file_names_are_read_only_for_an_unknown_word() -> None:
 
 def test_a_model_without_words_knows_all() -> None:
     assert check_wording("qwertyuiop", ["en"]) == Wording()
+
+
+def test_a_short_word_is_corrected_only_among_misspelt_words_and_to_one_word() -> None:
+    assert check("dgo").did_you_mean is None
+    assert check("a dgo on the beach").did_you_mean is None
+    assert check("a brwon gdo").did_you_mean is None
+    rare = Words(["a", "brown", *(f"word{place}" for place in range(3000)), "got"])
+    assert check_wording("a brwon gto", ["en"], rare, lambda word: False).did_you_mean is None
+    assert check_wording("brwon a gto", ["en"], Words(["a", "brown", "got"]), lambda word: False).did_you_mean
 
 
 def test_short_words_are_not_corrected_and_frequent_ones_are_preferred() -> None:

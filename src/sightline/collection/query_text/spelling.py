@@ -16,6 +16,7 @@ Known = Callable[[str], bool]
 _LEAST_LETTERS = 4  # minimum length of a word that may be misspelt
 _MOST_LETTERS = 40  # all edits of a word take memory with the square of its length
 _LONG = 6  # minimum length of a word that may have two errors
+_COMMON = 2_500  # rank; a rarer word is not what an abbreviation such as GTO means
 _LIKENESS = 0.79  # minimum similarity of a long word and its correction
 
 
@@ -84,7 +85,20 @@ def corrected(word: str, choices: Mapping[str, int]) -> str | None:
     if len(word) >= _LONG:
         alike = [one for one in choices if one[:1] == word[0] and abs(len(one) - len(word)) < 3]
         near |= set(get_close_matches(word, alike, cutoff=_LIKENESS))
+        near = near or {one for one in alike if sorted(one) == sorted(word)}  # "bycicle"
     return min(near, key=lambda one: choices[one], default=None)
+
+
+def _unswapped(word: str, choices: Mapping[str, int]) -> str | None:
+    """Return the one common word that three letters become if two neighbours are swapped; None if there is not one.
+
+    >>> _unswapped("dgo", {"dog": 0, "go": 1}), _unswapped("asn", {"san": 0, "ans": 1})
+    ('dog', None)
+    """
+    if len(word) != _LEAST_LETTERS - 1:
+        return None
+    swapped = {word[1] + word[0] + word[2], word[0] + word[2] + word[1]} & choices.keys()
+    return next(iter(swapped)) if len(swapped) == 1 and choices[min(swapped)] < _COMMON else None
 
 
 def _against_words(text: str, reads: str, words: Words, is_whole: Known, also: Callable[[], Sequence[str]]) -> Wording:
@@ -98,6 +112,8 @@ def _against_words(text: str, reads: str, words: Words, is_whole: Known, also: C
     unknown -= set(names)
     choices = {**words.ranks, **{word: len(words) + place for place, word in enumerate(names)}}
     better = {word: found for word in unknown if (found := corrected(word, choices))}
+    if better:  # among misspelt words, a short one with two letters swapped is no abbreviation
+        better |= {word: found for word in unknown - better.keys() if (found := _unswapped(word, choices))}
     if better and (len(own) == 1 or len(better) == len(set(untrained)) or 2 * len(untrained) <= len(own)):
         return Wording(did_you_mean=re.sub(_WORD, lambda match: better.get(match.group().lower(), match.group()), text))
     if 2 * len(untrained) <= len(own) or not unknown:

@@ -94,6 +94,19 @@ def test_a_lock_that_nobody_signs_is_another_process(tmp_path: Path) -> None:
             pass
 
 
+def test_a_lock_is_held_on_a_full_disk_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.pwrite", full)
+    with (
+        write_lock(tmp_path),
+        pytest.raises(CollectionError, match="another process"),
+        write_lock(tmp_path, wait=False),
+    ):
+        pass
+
+
 def test_a_lock_can_be_taken_again_and_names_nobody_when_free(tmp_path: Path) -> None:
     for _ in range(2):
         with write_lock(tmp_path, wait=False):

@@ -14,6 +14,7 @@ from sightline.collection.catalog.integrity import CHECKSUM_FILE
 from sightline.collection.locate import find_collection
 from sightline.collection.manifest import COPY_FILE, MANIFEST_FILE, has_manifest, is_intact, read_manifest
 from sightline.errors import CollectionError
+from sightline.files import write_atomic
 
 
 @pytest.fixture
@@ -102,3 +103,21 @@ def test_if_both_are_damaged_the_errors_say_which_to_delete(at: Path, photos: Pa
             assert "Delete it and index again" in caught.value.way_out
         (at / name).unlink()
     assert index(photos, model=model).encoded == 6
+
+
+@pytest.mark.parametrize("name", [MANIFEST_FILE, COPY_FILE])
+def test_a_full_disk_is_an_error_that_says_so_and_the_next_run_goes_on(
+    name: str, photos: Path, model: Instant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, data: str) -> None:
+        if path.name == name:
+            raise OSError(28, "No space left on device")
+        write_atomic(path, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("sightline.collection.manifest.write_atomic", full)
+        with pytest.raises(CollectionError, match=f"{name}: cannot be written: No space left") as caught:
+            index(photos, model=model)
+    assert "space" in caught.value.way_out
+    assert index(photos, model=model).new == 6
+    assert is_intact(photos / ".sightline")

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -72,10 +72,12 @@ def _acquire(lock: FolderLock, at: Path, wait: bool | float, notify: Notify) -> 
 
 
 def _write_holder(file: int) -> None:
+    """Name this process in the lock file; on a full disk, the lock is held without a name."""
     since = datetime.now().astimezone().isoformat(timespec="seconds")
     holder = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since})
     os.ftruncate(file, 0)
-    os.pwrite(file, holder.encode(), 0)
+    with suppress(OSError):
+        os.pwrite(file, holder.encode(), 0)
 
 
 def _read_holder(file: int) -> str:

@@ -145,8 +145,14 @@ def is_intact(at: Path) -> bool:
 def write_manifest(at: Path, manifest: Manifest) -> None:
     """Replace `manifest.json` and its copy, adding this user's proof; they are on disk once this returns."""
     plain = settings.plain(manifest.signed())
-    for name in (MANIFEST_FILE, COPY_FILE):
-        write_atomic(at / name, json.dumps(plain, indent=2, ensure_ascii=False) + "\n")
+    for path in (at / MANIFEST_FILE, at / COPY_FILE):
+        try:
+            write_atomic(path, json.dumps(plain, indent=2, ensure_ascii=False) + "\n")
+        except OSError as error:
+            raise CollectionError(
+                f"{path}: cannot be written: {error.strerror or error}",
+                "Check its permissions and the space on its disk.",
+            ) from error
 
 
 def _read(path: Path) -> Manifest:

@@ -90,7 +90,8 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
         return connection
     except sqlite3.OperationalError as error:
         raise CollectionError(
-            f"{path}: cannot be opened: {error}", "Check its permissions, or index again into another folder with --at."
+            f"{path}: cannot be opened: {error}",
+            "Check its permissions and the space on its disk, or index again into another folder with --at.",
         ) from error
     except sqlite3.DatabaseError as error:
         raise DamagedCatalogError(f"{path} is damaged: {error}") from error

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from collection.made_up import picture, put
 from sightline import cli
-from sightline.cli.formatting import hit_lines
+from sightline.cli.formatting import hit_lines, printable
 from sightline.collection import IndexingInterrupted, Report
 from sightline.errors import CollectionError, QueryError, SightlineError
 from sightline.retrieval.results import Hit
@@ -125,6 +125,12 @@ def test_a_small_chance_is_not_rounded_to_none_and_copies_are_told_from_lookalik
     first = Hit(1, 7, "a.jpg", file, Path(), 0.5, 0.93, "match", copies=(other,), folded=(other, other))
     second = Hit(2, 8, "a.jpg", file, Path(), 0.1, 0.002, "match", copies=(other, other))
     assert hit_lines([first, second]) == ["  1    93%  a.jpg  +1 copy  +2 alike", "  2    <1%  a.jpg  +2 copies"]
+
+
+def test_names_are_shown_as_they_are_but_for_what_a_terminal_obeys() -> None:
+    family, persian = "\U0001f469\u200d\U0001f467.jpg", "\u0645\u06cc\u200c\u0634\u0648\u062f.jpg"
+    assert [printable(name) for name in (family, persian, "cafe\u0301")] == [family, persian, "cafe\u0301"]
+    assert printable("a\n\x1b[31m\u202eb\udcff") == "a??[31m?b?"
 
 
 def test_one_long_name_does_not_push_the_facts_of_all_others_away() -> None:

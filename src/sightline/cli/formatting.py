@@ -20,6 +20,7 @@ Form = Literal["lines", "json", "paths", "null"]
 
 _LISTED = 20  # problems listed per kind
 _DIVIDER = "     -- less likely --"
+_JOINERS = "\u200c\u200d"  # invisible, but part of emoji and of words in Persian and Indian scripts
 _BAR = 20  # width in characters
 _WIDEST = 60  # longer names do not shift the column after the names of all others
 _GROUPED = 4  # files with the same problem share a line if there are at least this many
@@ -27,7 +28,7 @@ _GROUPED = 4  # files with the same problem share a line if there are at least t
 
 def printable(text: str) -> str:
     """Return a name on one line, with question marks for line breaks and control characters."""
-    return "".join(character if character.isprintable() else "?" for character in text)
+    return "".join(one if one.isprintable() or one in _JOINERS else "?" for one in text)
 
 
 def percent(chance: float) -> str:

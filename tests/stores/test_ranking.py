@@ -1,8 +1,20 @@
+import sys
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sightline.stores import ranking
+from sightline.stores import float16_scan, ranking
+from sightline.stores.float16_scan import best_places, is_worthwhile
 from sightline.stores.ranking import top_k_rows
+
+
+@pytest.fixture(params=["faiss", "numpy"], autouse=True)
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Compare vectors with either library; the results must be the same."""
+    monkeypatch.setattr(ranking, "is_worthwhile", lambda vectors: request.param == "faiss")
+    return str(request.param)
 
 
 def halves(count: int, dim: int, seed: int = 0) -> np.ndarray:
@@ -35,6 +47,7 @@ def test_equal_vectors_have_equal_scores_wherever_they_stand() -> None:
 
 
 def test_the_last_digits_of_a_matrix_product_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranking, "is_worthwhile", lambda vectors: False)
     embeddings, queries = np.repeat(halves(40, 64), 30, axis=0), singles(5, 64)
     ids = np.random.default_rng(0).permutation(len(embeddings))
     rows = np.arange(len(embeddings))
@@ -54,3 +67,40 @@ def test_many_queries_are_taken_in_portions(monkeypatch: pytest.MonkeyPatch) -> 
         np.testing.assert_array_equal(got, wanted)
     by_hand = queries.astype(np.float64) @ embeddings.astype(np.float64).T
     np.testing.assert_array_equal(right.ids, np.argsort(-by_hand, axis=1)[:, :4])
+
+
+@given(count=st.integers(2, 300), dim=st.sampled_from([3, 16, 509]), seed=st.integers(0, 99), data=st.data())
+def test_the_best_places_are_those_of_an_exact_comparison(count: int, dim: int, seed: int, data: st.DataObject) -> None:
+    k = data.draw(st.integers(1, count - 1))
+    vectors, (query,) = halves(count, dim, seed), singles(1, dim, seed + 1)
+    exact = vectors.astype(np.float64) @ query.astype(np.float64)
+    places = best_places(vectors, query, k)
+    if places is not None:
+        assert (np.sort(places) == places).all()
+        assert set(np.argsort(-exact)[:k]) <= set(places)
+        assert exact[places].min() >= np.sort(exact)[-k] - 2e-5
+
+
+def test_pieces_do_not_change_the_best_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors, (query,) = halves(1000, 48), singles(1, 48)
+    whole = best_places(vectors, query, 12)
+    monkeypatch.setattr(float16_scan, "_PIECE", 97)
+    np.testing.assert_array_equal(best_places(vectors, query, 12), whole)
+
+
+def test_more_equal_vectors_than_asked_for_are_left_to_the_product() -> None:
+    vectors = np.repeat(halves(1, 16), 100, axis=0)
+    assert best_places(vectors, singles(1, 16)[0], 10) is None
+    assert best_places(vectors, singles(1, 16)[0], 90) is not None
+
+
+def test_faiss_is_imported_once_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(float16_scan, "_compared", 0)
+    monkeypatch.delitem(sys.modules, "faiss", raising=False)
+    assert not is_worthwhile(10_000)
+    assert not is_worthwhile(1_900_000)
+    assert is_worthwhile(100_000)
+    assert is_worthwhile(1)
+    monkeypatch.setattr(float16_scan, "_compared", 0)
+    monkeypatch.setitem(sys.modules, "faiss", float16_scan)
+    assert is_worthwhile(1)

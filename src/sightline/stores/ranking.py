@@ -1,17 +1,19 @@
 """Exact top k by cosine; scores do not depend on batching, threads or row order."""
 
 from collections.abc import Iterator
+from itertools import repeat
 
 import numpy as np
 
 from sightline.arrays import Float16Array, Float32Array
 from sightline.parallel import map_slices
 from sightline.stores.base import Ids, Neighbors
+from sightline.stores.float16_scan import SLACK, best_places, is_worthwhile
 
 _BLOCK = 512  # rows converted to float32 at once; a megabyte fits the CPU cache
 _PIECE = 262_144  # a separate thread is worthwhile to convert this many numbers
 _SCORES = 4_000_000  # scores held in memory at once
-_SLACK = 1e-5  # how much a matrix product may differ from the exact cosine
+_FEW_QUERIES = 8  # for more, one matrix product takes less time
 
 
 def nothing(queries: int, k: int) -> Neighbors:
@@ -30,13 +32,33 @@ def top_k_rows(embeddings: Float16Array, row_ids: Ids, rows: Ids, queries: Float
     step = max(1, _SCORES // len(rows))
     for start in range(0, len(queries), step):
         some = queries[start : start + step]
-        for number, scores in enumerate(_products(embeddings, rows, some), start):
-            near = rows if len(rows) <= k else rows[scores >= _kth(scores, k) - _SLACK]
+        for number, near in enumerate(_near(embeddings, rows, some, k), start):
             cosines = _cosines(embeddings, near, queries[number])
             order = np.lexsort((row_ids[near], -cosines))[:k]
             found.ids[number, : len(order)] = row_ids[near[order]]
             found.scores[number, : len(order)] = cosines[order]
     return found
+
+
+def _near(embeddings: Float16Array, rows: Ids, queries: Float32Array, k: int) -> Iterator[Ids]:
+    """For each query, yield the k best rows, and all others with about the same score."""
+    if len(rows) <= k:
+        yield from repeat(rows, len(queries))
+    elif len(queries) <= _FEW_QUERIES and is_worthwhile(len(rows) * len(queries)):
+        vectors = _take(embeddings, rows)
+        for number, query in enumerate(queries):
+            places = best_places(vectors, query, k)
+            if places is None:
+                yield from _near_by_products(embeddings, rows, queries[number : number + 1], k)
+            else:
+                yield rows[places]
+    else:
+        yield from _near_by_products(embeddings, rows, queries, k)
+
+
+def _near_by_products(embeddings: Float16Array, rows: Ids, queries: Float32Array, k: int) -> Iterator[Ids]:
+    for scores in _products(embeddings, rows, queries):
+        yield rows[scores >= _kth(scores, k) - SLACK]
 
 
 def _kth(scores: Float32Array, k: int) -> np.float32:

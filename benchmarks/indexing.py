@@ -4,8 +4,8 @@
 
 The loop is what you would write yourself: an image tower of the bundled model's shape, in float32 in torch, with pixels
 from Pillow, in batches of eight. rclip's method is the same loop with a smaller tower, CLIP ViT-B/32; this method and
-`index --quick` are measured on photos of 0.5 and 12 megapixels. All take turns, each in its own process. The best time
-counts, excluding the time to load the model.
+`index --quick` are measured on photos of 0.5 and 12 megapixels, with and without an EXIF thumbnail. All take turns, each
+in its own process. The best time counts, excluding the time to load the model.
 """
 
 import argparse
@@ -25,8 +25,13 @@ from sightline.collection import index
 from sightline.registry.loader import locate
 
 TOWERS = {"loop": IMAGE_TOWER, "rclip": RCLIP_TOWER}
-SIZES = {"0.5": (816, 612), "12": (4000, 3000)}
-"""Width and height of photos, by their megapixels."""
+Size = tuple[int, int]
+PHOTOS: Mapping[str, tuple[Size, Size | None]] = {
+    "0.5 megapixels": ((816, 612), None),
+    "12 megapixels": ((4000, 3000), None),
+    "12 megapixels with a thumbnail": ((4000, 3000), (512, 384)),
+}
+"""Width and height of photos and of their EXIF thumbnails; many phones write thumbnails of this size."""
 
 
 def measured(way: str, folder: Path, model: str) -> dict[str, float]:
@@ -73,14 +78,14 @@ def main() -> None:
         "photos a second, times a plain transformers loop": rate["index"] / rate["loop"],
         "photos a second, times one core": rate["index"] / rate["one core"],
     }
-    for megapixels, size in () if arguments.quick else SIZES.items():
+    for kind, (size, thumbnail) in () if arguments.quick else PHOTOS.items():
         with tempfile.TemporaryDirectory() as name:
-            samples.write_photos(samples.records(2 * photos), Path(name), size)
+            samples.write_photos(samples.records(2 * photos), Path(name), size, thumbnail)
             each = {way: (way, cores) for way in ("loop", "rclip", "index", "quick")}
             found = best_of(1, Path(name), model, each)
-        rows += [{"way": label, "megapixels": float(megapixels), **one} for label, one in found.items()]
+        rows += [{"way": label, "photos": kind, **one} for label, one in found.items()]
         faster = found["quick"]["photos_per_second"] / found["index"]["photos_per_second"]
-        ratios[f"photos a second of --quick at {megapixels} megapixels, times without"] = faster
+        ratios[f"photos a second of --quick at {kind}, times without"] = faster
     save("indexing", arguments, [samples.data()], rows, ratios, photos=photos, cores=cores, ways=ways)
 
 

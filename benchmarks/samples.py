@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import os
+import struct
 import time
 from itertools import cycle, islice
 from pathlib import Path
@@ -65,8 +66,16 @@ def captions(records: list[Record]) -> list[str]:
     return [caption for record in records for caption in record.captions_in("en")]
 
 
-def write_photos(records: list[Record], folder: Path, size: tuple[int, int] | None = None) -> None:
-    """Write photos as JPEG files; size: resize to this width and height, and add camera noise."""
+def write_photos(
+    records: list[Record],
+    folder: Path,
+    size: tuple[int, int] | None = None,
+    thumbnail: tuple[int, int] | None = None,
+) -> None:
+    """Write photos as JPEG files; size: resize to this width and height, and add camera noise.
+
+    thumbnail: also store an EXIF thumbnail of this width and height.
+    """
     width, height = size or (0, 0)
     noise = np.random.default_rng(0).normal(0, 6, (height, width, 1)).astype(np.float32)
     for number, record in enumerate(records):
@@ -74,7 +83,21 @@ def write_photos(records: list[Record], folder: Path, size: tuple[int, int] | No
         if size is not None:
             grainy = np.asarray(photo.convert("RGB").resize(size), dtype=np.float32) + noise
             photo = Image.fromarray(grainy.clip(0, 255).astype(np.uint8))
-        photo.save(folder / f"{number:04}.jpg", quality=90)
+        path = folder / f"{number:04}.jpg"
+        photo.save(path, quality=90)
+        if thumbnail is not None:
+            path.write_bytes(with_thumbnail(path.read_bytes(), thumbnail))
+
+
+def with_thumbnail(photo: bytes, size: tuple[int, int]) -> bytes:
+    """Store a thumbnail of this width and height in the EXIF data of a JPEG that has none, as phones do."""
+    file = io.BytesIO()
+    Image.open(io.BytesIO(photo)).resize(size, reducing_gap=2.0).save(file, "JPEG", quality=75)
+    thumbnail = file.getvalue()
+    no_details, start = struct.pack("<HL", 0, 14), 44
+    place = struct.pack("<HHHLLHHLLL", 2, 0x0201, 4, 1, start, 0x0202, 4, 1, len(thumbnail), 0)
+    exif = b"Exif\0\0II*\0\x08\0\0\0" + no_details + place + thumbnail
+    return photo[:2] + b"\xff\xe1" + struct.pack(">H", 2 + len(exif)) + exif + photo[2:]
 
 
 def write_thumbnails(folder: Path, count: int) -> None:

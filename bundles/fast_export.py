@@ -67,7 +67,7 @@ def main() -> None:
     rows = 0 if spec.image.grid is None else spec.image.grid[0]
     student = new_student(args.start, shape, result["activation"], random=True, size=size, rows=rows)
     load_mean(student, weights)
-    preprocess = replace(spec.image.preprocess, size=size, decode_at_least=size)
+    preprocess = replace(spec.image.preprocess, size=size, decode_at_least=size, previews=True)
     sets = ("flickr8k-val", "coco-val", "names-val", "web-val")
     held_out: list[Record] = [one for name in sets for one in read_all([str(data / f"{name}.tar")])]
     graph = write_image_graph(student, sample_images(held_out, preprocess), args.run[-1] / "graph")

@@ -60,12 +60,12 @@ def _targets(results: Results) -> Rows:
 
 
 def _photos(rows: Rows) -> Rows:
-    """Return the photos per second for each way of indexing, by photo size."""
-    sized = [row for row in rows if "megapixels" in row]
-    by_size: dict[float, dict[str, Any]] = {row["megapixels"]: {"size": row["megapixels"]} for row in sized}
-    for row in sized:
-        by_size[row["megapixels"]][row["way"]] = row["photos_per_second"]
-    return [by_size[size] for size in sorted(by_size)]
+    """Return the photos per second for each way of indexing, by kind of photos."""
+    kinds: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        if "photos" in row:
+            kinds.setdefault(row["photos"], {"kind": row["photos"]})[row["way"]] = row["photos_per_second"]
+    return list(kinds.values())
 
 
 def _retrieval(rows: Rows) -> Rows:

@@ -12,6 +12,7 @@ from PIL import ExifTags, Image, ImageFile
 from sightline.errors import MediaError, MissingDecoderError
 from sightline.media.colour import to_rgb
 from sightline.media.diagnosis import CONVERT, COPY_AGAIN, diagnose, is_cut_off
+from sightline.media.embedded import LARGE, smallest_preview
 from sightline.media.file_types import RAW, FileType, detect_type
 from sightline.media.frame import FramedImage
 from sightline.media.limits import (
@@ -27,6 +28,7 @@ from sightline.media.raw import camera_exif, preview
 from sightline.media.source import ImageSource
 
 MAX_PIXELS = 256_000_000
+_JPEG = ("JPEG", "MPO")
 
 _Decoder = Callable[[IO[bytes], str], ImageFile.ImageFile]
 
@@ -81,8 +83,11 @@ def read_exif(source: ImageSource) -> Image.Exif:
     return exif if data is original else camera_exif(original, exif)
 
 
-def open_framed(source: ImageSource, at_least: int | None, max_pixels: int) -> FramedImage:
-    """Open an image like `open_image`; also returns its full size, and the box within the pixels that it fills."""
+def open_framed(source: ImageSource, at_least: int | None, max_pixels: int, *, previews: bool = False) -> FramedImage:
+    """Open an image like `open_image`; also returns its full size, and the box within the pixels that it fills.
+
+    previews: of a large JPEG, decode the preview that the camera stored in it, if its short side has `at_least` pixels.
+    """
     if at_least is not None and at_least < 1:
         raise ValueError(f"at_least={at_least}: use a number of pixels, or None for full size")
     original = _bytes_of(source)
@@ -91,11 +96,11 @@ def open_framed(source: ImageSource, at_least: int | None, max_pixels: int) -> F
     try:
         with decoding.scope():
             try:
-                framed = _decode(source.name, decoder, data, at_least, max_pixels)
+                framed = _decode(source.name, decoder, data, at_least, max_pixels, previews)
             except Warning:
                 # Pillow warns about odd metadata in valid images, which the application may turn into errors.
                 with warnings_ignored():
-                    framed = _decode(source.name, decoder, data, at_least, max_pixels)
+                    framed = _decode(source.name, decoder, data, at_least, max_pixels, previews)
             return framed if data is original else replace(framed, exif=camera_exif(original, framed.exif))
     except MediaError:
         raise
@@ -136,29 +141,58 @@ def _decoder(name: str, kind: FileType) -> _Decoder:
     return factory
 
 
-def _decode(name: str, decoder: _Decoder, data: bytes, at_least: int | None, max_pixels: int) -> FramedImage:
-    """Read the header, check the limits, then decode.
+def _decode(
+    name: str, decoder: _Decoder, data: bytes, at_least: int | None, max_pixels: int, previews: bool
+) -> FramedImage:
+    image = _opened(name, decoder, data, max_pixels)
+    small = _preview(name, decoder, image, data, at_least, max_pixels) if previews and at_least else None
+    framed = small or _loaded(image, at_least)
+    return framed.upright(_orientation(framed.exif))
+
+
+def _opened(name: str, decoder: _Decoder, data: bytes, max_pixels: int) -> ImageFile.ImageFile:
+    """Read the header of an image and check the limits, before anything is decoded.
 
     The plugin is called directly because `Image.open` would also apply Pillow's own pixel limit.
     """
     with _quiet_if_huge(gif_size(data) if data.startswith(b"GIF8") else (0, 0)):
         image = decoder(io.BytesIO(data), "")
     check_pixels(name, image.size, max_pixels)
-    is_jpeg = image.format in ("JPEG", "MPO")
-    if is_jpeg:
+    if image.format in _JPEG:
         check_scans(name, data)
         image.decodermaxblock = len(data)  # libjpeg decodes the end of each block more slowly
     if is_cut_off(image.format or "", data):
         raise EOFError("its end marker is missing")
+    return image
+
+
+def _loaded(image: ImageFile.ImageFile, at_least: int | None) -> FramedImage:
+    """Decode an open image; it is not turned upright."""
     sides = image.size
-    scaled = image.draft(None, (at_least, at_least)) if at_least is not None and is_jpeg else None
+    scaled = image.draft(None, (at_least, at_least)) if at_least is not None and image.format in _JPEG else None
     decoding.reserve(decoded_bytes(image.mode, image.size))
     with _quiet_if_huge(sides):
         image.load()
     exif = _exif(image)
     rgb = to_rgb(image, may_reuse=not exif)
     framed = FramedImage(rgb, sides, scaled[1]) if scaled else FramedImage.whole(rgb)
-    return replace(framed, exif=exif).upright(_orientation(exif))
+    return replace(framed, exif=exif)
+
+
+def _preview(
+    name: str, decoder: _Decoder, photo: ImageFile.ImageFile, data: bytes, at_least: int, max_pixels: int
+) -> FramedImage | None:
+    """Decode a preview in a large JPEG instead of the photo itself; None if there is none, or if it is broken."""
+    if photo.format not in _JPEG or photo.width * photo.height < LARGE:
+        return None
+    try:
+        found = smallest_preview(photo, data, at_least)
+        if found is None:
+            return None
+        framed = _loaded(_opened(name, decoder, found, max_pixels), at_least)
+    except Exception:  # as in open_framed; the photo itself may be intact
+        return None
+    return replace(framed, sides=photo.size, exif=_exif(photo))
 
 
 def _quiet_if_huge(size: tuple[int, int]) -> AbstractContextManager[None]:

@@ -40,6 +40,8 @@ class Preprocess:
     short: with `crop`, scale the short side to this if it is larger than `size`, so that all edges are cropped.
     decode_at_least: pixels that the short side of a large JPEG keeps when it is decoded at a reduced size; by default
         twice as many as it is resized to. With fewer, decoding is faster, but the decoder's filter blurs more.
+    previews: whether to read, instead of a large JPEG, the preview that the camera stored in it, if that has enough
+        pixels.
     """
 
     size: int
@@ -50,6 +52,7 @@ class Preprocess:
     interpolation: Interpolation = "bicubic"
     short: int | None = None
     decode_at_least: int | None = None
+    previews: bool | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.size, bool) or not isinstance(self.size, int) or not 1 <= self.size <= _LARGEST_SIZE:
@@ -170,7 +173,7 @@ def to_pixels(source: ImageSource, preprocess: Preprocess, max_pixels: int = MAX
 def open_for_model(source: ImageSource, preprocess: Preprocess, max_pixels: int = MAX_PIXELS) -> FramedImage:
     """Open an image at the smallest size that `framed_to_pixels` needs."""
     least = preprocess.decode_at_least or 2 * (preprocess.short or preprocess.size)
-    return open_framed(source, least, max_pixels)
+    return open_framed(source, least, max_pixels, previews=preprocess.previews or False)
 
 
 def framed_to_pixels(framed: FramedImage, preprocess: Preprocess) -> npt.NDArray[np.float32]:

@@ -4,7 +4,8 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel, ViTConfig, ViTModel
 
-from sightline.models.student import ImageStudent, PatchProduct, StudentShape, TextStudent, area_means
+from sightline.errors import ModelError
+from sightline.models.student import ImageStudent, PatchProduct, StudentShape, TextStudent, area_means, halved
 
 SHAPE = StudentShape(embedding=12, fragments=6, states=10)
 
@@ -45,6 +46,27 @@ def test_larger_images_have_more_patches_but_as_many_parts(image_student: ImageS
     pixels = torch.randn(2, 3, 32, 32)
     for found, expected in zip(same(pixels), image_student(pixels), strict=True):
         torch.testing.assert_close(found, expected)
+
+
+def test_pooled_patches_leave_less_to_the_layers_above() -> None:
+    torch.manual_seed(0)
+    config = ViTConfig(
+        hidden_size=16, num_hidden_layers=3, num_attention_heads=2, intermediate_size=32, patch_size=4, image_size=32
+    )
+    pooled = ImageStudent(ViTModel(config, add_pooling_layer=False), SHAPE, rows=4, pool_layer=1).eval()
+    lengths: list[int] = []
+    for layer in pooled.encoder.layers:
+        layer.register_forward_pre_hook(lambda _, given: lengths.append(given[0].shape[1]))
+    out = pooled(torch.randn(2, 3, 32, 32))
+    assert lengths == [65, 17, 17]
+    assert [tuple(part.shape) for part in out] == [(2, 12), (2, 16, 6), (2, 16, 10)]
+    with pytest.raises(ModelError, match="9 x 9 patches"):
+        ImageStudent(ViTModel(config, add_pooling_layer=False), SHAPE, size=36, pool_layer=1)
+
+
+def test_patches_are_averaged_with_their_neighbours() -> None:
+    grid = torch.arange(16.0).view(1, 16, 1)
+    assert halved(grid).flatten().tolist() == [2.5, 4.5, 10.5, 12.5]
 
 
 @pytest.mark.parametrize(("rows", "cells"), [(4, 4), (9, 7), (6, 3), (3, 5)])

@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
+from sightline.errors import ModelError
+from sightline.models import towers
 from sightline.models.heads import masked_mean
 
 
@@ -87,15 +89,24 @@ def area_means(rows: int, cells: int) -> Tensor:
     return torch.kron(shares, shares)
 
 
+def halved(patches: Tensor) -> Tensor:
+    """Average 2 x 2 patches of a square grid each: [batch, rows², width] to [batch, rows² / 4, width]."""
+    rows, width = round(patches.shape[1] ** 0.5), patches.shape[2]
+    return patches.reshape(-1, rows // 2, 2, rows // 2, 2, width).mean((2, 4)).flatten(1, 2)
+
+
 class ImageStudent(nn.Module):
     """A ViT from transformers whose patches form the bundle's grid, or are averaged into it.
 
     size: the size of its images; 0 for that of the encoder. rows: the rows of the bundle's grid; 0 for the patches'.
+    pool_layer: 2 x 2 patches each are averaged after this many layers, so that those above read fewer; 0 for never.
     """
 
-    def __init__(self, encoder: PreTrainedModel, shape: StudentShape, size: int = 0, rows: int = 0) -> None:
+    def __init__(
+        self, encoder: PreTrainedModel, shape: StudentShape, size: int = 0, rows: int = 0, pool_layer: int = 0
+    ) -> None:
         super().__init__()
-        self.encoder = encoder
+        self.encoder, self.pool_layer = encoder, pool_layer
         embeddings = encoder.embeddings
         if not isinstance(embeddings.patch_embeddings, PatchProduct):
             embeddings.patch_embeddings = PatchProduct(embeddings.patch_embeddings.projection)
@@ -105,12 +116,20 @@ class ImageStudent(nn.Module):
         if own**2 + 1 != embeddings.position_embeddings.shape[1]:
             positions = resized_positions(embeddings.position_embeddings.detach(), own)
             embeddings.position_embeddings = nn.Parameter(positions)
-        self.register_buffer("averages", area_means(own, rows) if rows not in (0, own) else None, persistent=False)
+        if pool_layer and own % 2:
+            raise ModelError(f"{own} x {own} patches cannot be pooled by 2 x 2", "Change the size of the images.")
+        left = own // 2 if pool_layer else own
+        self.register_buffer("averages", area_means(left, rows) if rows not in (0, left) else None, persistent=False)
         self.heads = Heads(encoder.config.hidden_size, shape)
 
     def forward(self, pixels: Tensor) -> StudentOutput:
         """Encode normalised pixels [batch, 3, size, size]."""
-        seen = self.encoder(pixel_values=pixels).last_hidden_state
+        seen = self.encoder.embeddings(pixels)
+        for number, layer in enumerate(towers.layers(self.encoder)):
+            if number and number == self.pool_layer:
+                seen = torch.cat([seen[:, :1], halved(seen[:, 1:])], 1)
+            seen = layer(seen)
+        seen = self.encoder.layernorm(seen)
         parts = seen[:, 1:]
         pooled = seen[:, 0] + parts.mean(1)
         return self.heads(pooled, parts if self.averages is None else self.averages.to(parts) @ parts)  # type: ignore[no-any-return]

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections import Counter
+from enum import IntEnum
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -17,9 +18,9 @@ _OTHER_FILES = 256  # file descriptors reserved for other purposes
 class Connections:
     """The open connections of a server.
 
-    If there are too many, in total or from one address, the one that has waited longest for its client is closed:
-    connections whose client has not sent a complete request, headers and body, go first, then idle ones. A new
-    connection is refused only if all others are being answered.
+    If there are too many, in total or from one address, one that waits for its client is closed: the least `Worth`,
+    and among equals the one whose client has been silent for longest. A new connection is refused only if all others
+    are being answered.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -52,7 +53,7 @@ class Connections:
 
     def _make_room(self, new: "LimitedProtocol", among: list["LimitedProtocol"]) -> None:
         waiting = [one for one in among if one is not new and (one.is_waiting or one.is_uploading)]
-        victim = min(waiting, key=lambda one: (one.is_idle, one.waits_since), default=new)
+        victim = min(waiting, key=lambda one: (one.worth(self.limits), one.heard_at), default=new)
         self.discard(victim)
         victim.transport.abort()
 
@@ -68,6 +69,19 @@ class Connections:
             return
 
 
+class Worth(IntEnum):
+    """How much is lost if a connection that waits for its client is closed.
+
+    A client that has just been active is likely to go on, and loses the most if it has sent part of a body.
+    """
+
+    STALLED = 0  # part of a request, and then silence
+    SILENT = 1  # no request, and silence
+    CONNECTED = 2  # no complete headers yet
+    ANSWERED = 3  # a response a moment ago
+    UPLOADING = 4
+
+
 class LimitedProtocol(H11Protocol):
     """HTTP/1.1 for one connection, which is closed if its client is too slow."""
 
@@ -78,7 +92,7 @@ class LimitedProtocol(H11Protocol):
         super().connection_made(transport)
         self.address = self.client[0] if self.client else ""
         self.is_idle = False  # whether the client got a response and has sent nothing since
-        self.waits_since = self.writes_since = self.loop.time()
+        self.waits_since = self.writes_since = self.heard_at = self.loop.time()
         self.registry.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -96,17 +110,27 @@ class LimitedProtocol(H11Protocol):
         """Whether the client has sent the headers of a request, but not yet all of its body."""
         return not self.is_waiting and self.cycle.more_body
 
+    def worth(self, limits: Limits) -> Worth:
+        """Return how much is lost if this connection, which waits for its client, is closed."""
+        is_between_requests = self.is_waiting and self.is_idle
+        if self.loop.time() - self.heard_at > limits.stall_seconds:
+            return Worth.SILENT if is_between_requests else Worth.STALLED
+        if is_between_requests:
+            return Worth.ANSWERED
+        return Worth.CONNECTED if self.is_waiting else Worth.UPLOADING
+
     def data_received(self, data: bytes) -> None:
         """Receive data; the time limit for the headers of a request starts at its first byte."""
+        self.heard_at = self.loop.time()
         if self.is_waiting and self.is_idle:
             self.is_idle = False
-            self.waits_since = self.loop.time()
+            self.waits_since = self.heard_at
         super().data_received(data)
 
     def on_response_complete(self) -> None:
         """Mark the connection as idle until the next request."""
         self.is_idle = True
-        self.waits_since = self.loop.time()
+        self.waits_since = self.heard_at = self.loop.time()
         super().on_response_complete()
 
     def shutdown(self) -> None:

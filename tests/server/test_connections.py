@@ -1,5 +1,6 @@
 """Clients that open connections and are slow, or never say anything, take nothing from others."""
 
+import asyncio
 import contextlib
 import logging
 import socket
@@ -12,7 +13,7 @@ from typing import Any, Self
 import httpx
 import numpy as np
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 from PIL import Image
 
 import sightline
@@ -264,6 +265,41 @@ def test_a_server_that_stops_sends_a_response_to_those_who_read_it(large: Served
             received += part
         stopping.join()
     assert received > 3200 * 3200 * 3
+
+
+def slow_to_compute() -> FastAPI:
+    """An application that takes a second to compute a response of 20 MB."""
+    app = FastAPI()
+
+    @app.get("/")
+    async def large() -> Response:
+        await asyncio.sleep(1)
+        return Response(bytes(20 * 2**20))
+
+    return app
+
+
+def test_a_server_that_stops_does_not_wait_for_those_who_read_slowly_what_was_still_computed() -> None:
+    server = Served(slow_to_compute(), limits(stop_seconds=0.3)).start()
+    with connect(server.address, b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"):
+        time.sleep(0.2)
+        began = time.monotonic()
+        server.stop()
+        assert time.monotonic() - began < 5
+
+
+def test_a_server_that_stops_gives_clients_time_to_read_what_was_still_computed() -> None:
+    server = Served(slow_to_compute(), limits(stop_seconds=0.8)).start()
+    with connect(server.address, b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n") as connection:
+        time.sleep(0.2)
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        time.sleep(1.2)
+        received = 0
+        while part := _part(connection):
+            received += part
+        stopping.join()
+    assert received > 20 * 2**20
 
 
 def _part(connection: socket.socket) -> int:

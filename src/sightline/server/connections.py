@@ -11,6 +11,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from sightline.server.limits import Limits
 
 _SWEEP_SECONDS = 1.0
+_STOP_CHECK_SECONDS = 0.1
 _WANTED_FILES = 4096
 _OTHER_FILES = 256  # file descriptors reserved for other purposes
 
@@ -31,6 +32,9 @@ class Connections:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def __contains__(self, connection: object) -> bool:
+        return connection in self._open
 
     def add(self, connection: "LimitedProtocol") -> None:
         """Register a new connection; if there are too many, close another one, or this one if all others are in use."""
@@ -136,12 +140,18 @@ class LimitedProtocol(H11Protocol):
     def shutdown(self) -> None:
         """Finish the request in progress before the server stops, unless its client is slow."""
         super().shutdown()
-        self.loop.call_later(self.registry.limits.stop_seconds, self._give_up)
+        self._stop_within(self.registry.limits.stop_seconds)
 
-    def _give_up(self) -> None:
-        """Close the connection if it is still waiting for its client: to send a request, or to receive a response."""
-        if self.is_waiting or self.is_uploading or self.cycle.response_started:
+    def _stop_within(self, seconds: float) -> None:
+        """Close the connection once the server has waited this long for its client; computing does not count."""
+        if self not in self.registry:
+            return
+        if seconds <= 0:
             self.transport.abort()
+            return
+        is_computing = not (self.is_waiting or self.is_uploading or self.cycle.response_started)
+        left = self.registry.limits.stop_seconds if is_computing else seconds - _STOP_CHECK_SECONDS
+        self.loop.call_later(_STOP_CHECK_SECONDS, self._stop_within, left)
 
     def is_overdue(self, limits: Limits) -> bool:
         """Return whether the client has taken too long to send request headers or to read a response."""

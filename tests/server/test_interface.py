@@ -234,6 +234,17 @@ def test_pairs_are_matched_whether_the_picture_is_sent_or_stored(
     assert by_upload["cosine"] == pytest.approx((text.embedding @ image.embedding.T).item(), abs=1e-4)
 
 
+def test_full_width_letters_and_ligatures_are_embedded_and_matched_as_plain_letters(
+    client: httpx.Client, ids: dict[str, int]
+) -> None:
+    texts = ["a dog", "a ｄｏｇ", "a fish", "a ﬁsh"]
+    dog, other_dog, fish, other_fish = client.post("/v1/embed", json={"texts": texts}).json()["texts"]
+    assert np.allclose([dog, fish], [other_dog, other_fish], atol=1e-5)
+    pairs = [{"text": text, "id": ids["beach/1.png"]} for text in texts]
+    dog, other_dog, fish, other_fish = client.post("/v1/match", json={"pairs": pairs}).json()["scores"]
+    assert (other_dog, other_fish) == (pytest.approx(dog, abs=1e-5), pytest.approx(fish, abs=1e-5))
+
+
 def test_an_explanation_is_late_interaction_word_by_word(
     client: httpx.Client, collection: Collection, bundle: Bundle, ids: dict[str, int]
 ) -> None:

@@ -12,7 +12,6 @@ from sightline.collection import Collection, Item
 from sightline.collection.group import merge, search_group
 from sightline.errors import ModelError, StoreError
 from sightline.explanations.explain import explain, image_encoder, seen_box, stored_image
-from sightline.languages.letters import plain_letters
 from sightline.media import ImageBytes, ImageSource, RegionConfig, require_pixels, to_input
 from sightline.media.source import PreparedImage
 from sightline.parallel import usable_cpus
@@ -200,7 +199,6 @@ class Service:
 
     def explain(self, text: str, id: int, lang: str | None = None) -> dict[str, Any]:
         """Return how similar each part of an item's image is to each word of a text."""
-        text = plain_letters(text)
         model, _ = in_language(self.model, lang, text)
         with self.library.holding(id) as (member, own):
             collection, item = member.collection, _item(member.collection, own)

@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import sys
+import time
 import unicodedata
 import zipfile
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import sightline
 from server.samples import TOKEN, application, ask, fill, picture
 from server.served import opening, served
 from sightline.server import actions
+from sightline.server.download import UniqueNames, safe_name
 from sightline.server.run import ServedCollection
 
 
@@ -72,6 +74,55 @@ def test_an_archive_has_only_names_that_every_system_can_unpack_side_by_side(tmp
     assert sorted(unpacked_files.values()) == sorted(picture(number) for number in range(8))
     assert len({unicodedata.normalize("NFD", name).casefold() for name in unpacked_files}) == 8
     assert {"a_.._.._evil.png", "new_line.png", "-rf.png"} <= unpacked_files.keys()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_the_names_of_several_folders_are_cleaned_too(tmp_path: Path, tiny_bundle: Path) -> None:
+    folders = [tmp_path / os.fsdecode(name) for name in (b"evil\\..\\x\n", b"bad\xff", b"C:")]
+    for number, folder in enumerate(folders):
+        folder.mkdir()
+        (folder / "aux.png").write_bytes(picture(number))
+    at = sightline.index(folders, at=tmp_path / "at", model=tiny_bundle).at
+    with opening(at) as found, served(application(found)) as address, httpx.Client(base_url=address) as client:
+        items = client.get("/v1/timeline/items").json()["items"]
+        names = unpacked(client.post("/v1/download", json={"ids": [item["id"] for item in items]})).keys()
+    assert names == {"evil_.._x_/_aux.png", "bad_/_aux.png", "C_/_aux.png"}
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("beach/1.png", "beach/1.png"),
+        ("Müller & Söhne/été (2).jpg", "Müller & Söhne/été (2).jpg"),
+        ("a:b?.jpg", "a_b_.jpg"),
+        ('<a>|"b"*.jpg', "_a___b__.jpg"),
+        ("C:/x.jpg", "C_/x.jpg"),
+        ("//server/../x.jpg", "server/x.jpg"),
+        ("Trip. /x.jpg . ", "Trip/x.jpg"),
+        (".../x.jpg", "_/x.jpg"),
+        ("CON.jpg", "_CON.jpg"),
+        ("nul", "_nul"),
+        ("Lpt1 .tar.jpg", "_Lpt1 .tar.jpg"),
+        ("com²/contents.jpg", "_com²/contents.jpg"),
+        ("console/aux1.jpg", "console/aux1.jpg"),
+    ],
+)
+def test_names_in_an_archive_suit_every_system(path: str, name: str) -> None:
+    assert safe_name(path.split("/")) == name
+
+
+def test_equal_names_are_numbered_within_their_folder() -> None:
+    unique = UniqueNames()
+    names = ["a/x.jpg", "a/x (2).jpg", "a/X.jpg", "a/x.jpg", "b/x.jpg", "a/x (2).jpg"]
+    numbered = ["a/x.jpg", "a/x (2).jpg", "a/X (3).jpg", "a/x (4).jpg", "b/x.jpg", "a/x (2) (2).jpg"]
+    assert [unique.of(name) for name in names] == numbered
+
+
+def test_thousands_of_equal_names_are_numbered_at_once() -> None:
+    unique = UniqueNames()
+    began = time.monotonic()
+    assert len({unique.of("x.jpg") for _ in range(10_000)}) == 10_000
+    assert time.monotonic() - began < 3  # trying all numbers again for each name takes minutes
 
 
 def test_what_is_gone_is_named_in_the_archive(own: tuple[Path, ServedCollection, httpx.Client]) -> None:

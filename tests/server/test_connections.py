@@ -1,5 +1,6 @@
 """Clients that open connections and are slow, or never say anything, take nothing from others."""
 
+import asyncio
 import contextlib
 import logging
 import socket
@@ -7,12 +8,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx
 import numpy as np
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 from PIL import Image
 
 import sightline
@@ -88,6 +89,95 @@ def test_uploads_that_never_end_keep_nobody_out(address: str) -> None:
             assert client.get("/v1/search?q=a&rerank=0").status_code == 200
     for connection in uploads:
         connection.close()
+
+
+FEW = limits(connections_per_address=5, stall_seconds=0.5)
+
+
+@pytest.fixture
+def crowded(app: FastAPI) -> Iterator[str]:
+    with served(app, FEW) as found:
+        yield found
+
+
+class Clients:
+    """Connections to a server, which are closed in the end."""
+
+    def __init__(self, address: str) -> None:
+        self._address, self._open = address, contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def idle(self) -> socket.socket:
+        """A client that got a response, and has sent nothing since."""
+        found = self._open.enter_context(connect(self._address, b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"))
+        assert b"200 OK" in response(found)
+        return found
+
+    def upload(self, length: int = 1000) -> socket.socket:
+        """A client that sent the headers of a request, but nothing of its body."""
+        sent = UPLOAD.removesuffix(b"{").replace(b"1000", str(length).encode())
+        return self._open.enter_context(connect(self._address, sent))
+
+
+def response(connection: socket.socket) -> bytes:
+    """Receive a response whose body is JSON."""
+    received = b""
+    while not received.endswith(b"}"):
+        part = connection.recv(2**16)
+        assert part
+        received += part
+    return received
+
+
+def is_open(connection: socket.socket) -> bool:
+    connection.settimeout(0.1)
+    try:
+        return connection.recv(1) != b""
+    except TimeoutError:
+        return True
+
+
+def test_idle_connections_are_closed_before_an_upload_in_progress(crowded: str) -> None:
+    body = b'{"q": "a dog", "rerank": 0}'.ljust(60)
+    with Clients(crowded) as clients:
+        first, *_ = [clients.idle() for _ in range(4)]
+        upload = clients.upload(len(body))
+        for byte in body[:-1]:
+            upload.sendall(bytes([byte]))
+            time.sleep(0.02)
+        for _ in range(5):
+            clients.idle()
+        upload.sendall(body[-1:])
+        assert is_closed(first)
+        assert b"200 OK" in response(upload)
+
+
+def test_a_stalled_upload_is_closed_first(crowded: str) -> None:
+    with Clients(crowded) as clients:
+        moving, stalled = clients.upload(), clients.upload()
+        others = [clients.idle() for _ in range(3)]
+        for _ in range(8):
+            moving.sendall(b"{")
+            time.sleep(0.1)
+        others.append(clients.idle())
+        assert is_closed(stalled)
+        assert all(is_open(connection) for connection in [moving, *others])
+
+
+def test_an_upload_in_progress_is_closed_if_the_other_connections_are_uploads_too(crowded: str) -> None:
+    with Clients(crowded) as clients:
+        first, second, *others = [clients.upload() for _ in range(5)]
+        time.sleep(0.1)
+        first.sendall(b"{")
+        time.sleep(0.1)
+        new = clients.idle()
+        assert is_closed(second)
+        assert all(is_open(connection) for connection in [first, *others, new])
 
 
 def test_a_server_that_stops_does_not_wait_for_an_upload_that_never_ends(app: FastAPI) -> None:
@@ -175,6 +265,41 @@ def test_a_server_that_stops_sends_a_response_to_those_who_read_it(large: Served
             received += part
         stopping.join()
     assert received > 3200 * 3200 * 3
+
+
+def slow_to_compute() -> FastAPI:
+    """An application that takes a second to compute a response of 20 MB."""
+    app = FastAPI()
+
+    @app.get("/")
+    async def large() -> Response:
+        await asyncio.sleep(1)
+        return Response(bytes(20 * 2**20))
+
+    return app
+
+
+def test_a_server_that_stops_does_not_wait_for_those_who_read_slowly_what_was_still_computed() -> None:
+    server = Served(slow_to_compute(), limits(stop_seconds=0.3)).start()
+    with connect(server.address, b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"):
+        time.sleep(0.2)
+        began = time.monotonic()
+        server.stop()
+        assert time.monotonic() - began < 5
+
+
+def test_a_server_that_stops_gives_clients_time_to_read_what_was_still_computed() -> None:
+    server = Served(slow_to_compute(), limits(stop_seconds=0.8)).start()
+    with connect(server.address, b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n") as connection:
+        time.sleep(0.2)
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        time.sleep(1.2)
+        received = 0
+        while part := _part(connection):
+            received += part
+        stopping.join()
+    assert received > 20 * 2**20
 
 
 def _part(connection: socket.socket) -> int:

@@ -1,9 +1,12 @@
 """What the server answers is what the library finds."""
 
 import base64
+import dataclasses
 import io
 import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -14,6 +17,9 @@ import sightline
 from server.samples import application, ask, fill, limits, picture
 from server.served import opening, served
 from sightline.bundle import Bundle
+from sightline.bundle.model import Calibration
+from sightline.bundle.relevance_formula import PairRelevance
+from sightline.bundle.spec import write_spec
 from sightline.collection import Collection
 from sightline.media import ImageBytes, to_pixels
 from sightline.server import browse
@@ -232,6 +238,36 @@ def test_pairs_are_matched_whether_the_picture_is_sent_or_stored(
     assert by_upload["logit"] == pytest.approx(expected, abs=1e-4)
     assert by_id["logit"] == pytest.approx(expected, abs=0.05)  # states are stored in 127 steps
     assert by_upload["cosine"] == pytest.approx((text.embedding @ image.embedding.T).item(), abs=1e-4)
+
+
+def test_full_width_letters_and_ligatures_are_embedded_and_matched_as_plain_letters(
+    client: httpx.Client, ids: dict[str, int]
+) -> None:
+    texts = ["a dog", "a ｄｏｇ", "a fish", "a ﬁsh"]
+    dog, other_dog, fish, other_fish = client.post("/v1/embed", json={"texts": texts}).json()["texts"]
+    assert np.allclose([dog, fish], [other_dog, other_fish], atol=1e-5)
+    pairs = [{"text": text, "id": ids["beach/1.png"]} for text in texts]
+    dog, other_dog, fish, other_fish = client.post("/v1/match", json={"pairs": pairs}).json()["scores"]
+    assert (other_dog, other_fish) == (pytest.approx(dog, abs=1e-5), pytest.approx(fish, abs=1e-5))
+
+
+@pytest.mark.parametrize("relevance", [PairRelevance({"cosine": 2.0, "bias": 0.5}), {"match": Calibration(1, 0)}])
+def test_a_text_that_asks_for_nothing_matches_without_relevance(
+    relevance: Any, tmp_path: Path, tiny_bundle: Path
+) -> None:
+    bundle = Path(shutil.copytree(tiny_bundle, tmp_path / "bundle"))
+    write_spec(bundle, dataclasses.replace(Bundle.open(bundle).spec, relevance=relevance))
+    sightline.index(fill(tmp_path / "photos", 1), model=bundle)
+    texts = ["a dog", "the", "in ", "!!!", "ｔｈｅ", "3"]
+    with opening(tmp_path / "photos") as opened:
+        app = application(opened)
+        answers = [
+            ask(app, "POST", "/v1/match", json={"pairs": [{"text": text, "id": 1} for text in texts], **lang}).json()
+            for lang in ({}, {"lang": "en"})
+        ]
+    for answer in answers:
+        assert [text for text, one in zip(texts, answer["scores"], strict=True) if "relevance" in one] == ["a dog", "3"]
+        assert all({"cosine", "logit"} <= one.keys() for one in answer["scores"])
 
 
 def test_an_explanation_is_late_interaction_word_by_word(

@@ -60,7 +60,7 @@ def item_answers(items: Sequence[Item], member: Member) -> list[dict[str, Any]]:
 def collection_name(collection: Collection) -> str:
     """Return the name of the image folder that a collection is stored in, or else of the collection's own folder."""
     at = Path(collection.at)
-    return _name(at.parent if at.name == DEFAULT_FOLDER else at)
+    return folder_name(at.parent if at.name == DEFAULT_FOLDER else at)
 
 
 def root_names(member: Member) -> dict[int, str]:
@@ -69,14 +69,15 @@ def root_names(member: Member) -> dict[int, str]:
     if collection.kind != "images" or isinstance(collection.at, str):
         return {}
     roots = collection.catalog.roots()
-    return {id: _name(root) for id, root in roots.items()} if len(roots) > 1 or not member.is_alone else {}
+    return {id: folder_name(root) for id, root in roots.items()} if len(roots) > 1 or not member.is_alone else {}
 
 
 def _root(root: Path, names: set[str]) -> dict[str, str]:
-    return {"root": name} if names and (name := _name(root)) in names else {}
+    return {"root": name} if names and (name := folder_name(root)) in names else {}
 
 
-def _name(root: Path) -> str:
+def folder_name(root: Path) -> str:
+    """Return the name of a folder as valid text."""
     return root.name.encode("utf-8", "replace").decode()
 
 

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from sightline.collection import Item
 from sightline.collection.indexing.shards_and_urls import source_of
 from sightline.media import ImageSource
-from sightline.server.answers import root_names
+from sightline.server.answers import folder_name, root_names
 from sightline.server.image_files import open_content, read_chunk
 from sightline.server.library import Member
 from sightline.server.limits import Limits
@@ -22,7 +22,9 @@ from sightline.server.worker_pool import WorkerPool
 
 _PART_BYTES = 2**18
 _MISSING = "MISSING.txt"
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\\]")
+_UNSAFE = re.compile(r'[\x00-\x1f\x7f-\x9f\\<>:"|?*]')
+_RESERVED = re.compile(r"(CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(COM|LPT)[1-9¹²³]) *(\.|$)", re.IGNORECASE)
+"""The names of devices on Windows, with or without an extension."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +40,52 @@ def entries(chosen: Sequence[tuple[Member, Sequence[Item]]]) -> list[Entry]:
     """Return the files to put in an archive; duplicate names get a number.
 
     Names that differ only in case or in the form of accents are duplicates: some systems would overwrite one of them.
-    Control characters and backslashes, which some systems take for slashes, are replaced.
     """
     found: list[Entry] = []
-    used: set[str] = set()
+    unique = UniqueNames()
     for member, items in chosen:
         roots = set(root_names(member).values())
         hashes = member.collection.catalog.hashes_of([item.id for item in items])
         for item in items:
             first = item.files[0]
-            plain = _UNSAFE.sub("_", first.path)
-            parts = [part for part in PurePosixPath(plain).parts if part not in ("/", "..")]
-            name = "/".join([*([first.root.name] if first.root.name in roots else []), *parts])
-            path, number = PurePosixPath(name), 2
-            while _key(name) in used:
-                name, number = str(path.with_stem(f"{path.stem} ({number})")), number + 1
-            used.add(_key(name))
+            root = [name for name in [folder_name(first.root)] if name in roots]
+            name = unique.of(safe_name([*root, *first.path.split("/")]))
             found.append(Entry(name, tuple(source_of(file) for file in item.files), hashes[item.id]))
     return found
+
+
+def safe_name(parts: Sequence[str]) -> str:
+    """Return the name in an archive of a file with these folders and this name, which any system can unpack.
+
+    Characters that Windows refuses or takes for slashes become underscores, spaces and dots at the end of a name are
+    dropped, and names of devices begin with an underscore. Nothing leads out of the folder.
+
+    >>> safe_name(["Trip", "..", "what?", "con.jpg"])
+    'Trip/what_/_con.jpg'
+    """
+    return "/".join(_safe(part) for part in parts if part not in ("", ".", ".."))
+
+
+def _safe(part: str) -> str:
+    plain = _UNSAFE.sub("_", part).rstrip(" .")
+    return f"_{plain}" if not plain or _RESERVED.match(plain) else plain
+
+
+class UniqueNames:
+    """Makes names unique by numbering them."""
+
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+        self._numbers: dict[str, int] = {}  # by key: the last number used
+
+    def of(self, name: str) -> str:
+        """Return a name itself if it is new, and otherwise with a number."""
+        first, path, unique = _key(name), PurePosixPath(name), name
+        while (key := _key(unique)) in self._used:
+            self._numbers[first] = self._numbers.get(first, 1) + 1
+            unique = str(path.with_stem(f"{path.stem} ({self._numbers[first]})"))
+        self._used.add(key)
+        return unique
 
 
 def _key(name: str) -> str:

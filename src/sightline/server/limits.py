@@ -19,6 +19,7 @@ class Limits:
     late_all: number of items up to which a search may rank all of them by late interaction.
     seconds: time from the first byte of a request to the first byte of its response.
     header_seconds: time for a client to send request headers.
+    stall_seconds: if there are too many connections, those whose client has sent nothing for this time go first.
     write_seconds: time for a client to receive a chunk of a response.
     stop_seconds: once the server is stopping, time for a client to send the rest of a request or receive its response.
     connections, connections_per_address: connections open at the same time, in total and per address.
@@ -47,6 +48,7 @@ class Limits:
     late_all: int = 100_000
     seconds: float = 30.0
     header_seconds: float = 10.0
+    stall_seconds: float = 2.0
     write_seconds: float = 20.0
     stop_seconds: float = 4.0
     connections: int = 512

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from starlette.datastructures import UploadFile
 
 from sightline.errors import MediaError
 from sightline.fusion_names import FusionRule
+from sightline.languages.letters import plain_letters
 from sightline.media import ImageBytes, ImageSource
 from sightline.retrieval.options import SearchOptions
 from sightline.server.limits import Limits
@@ -20,6 +21,8 @@ _LIMITS = Limits()  # limits in the API description; the server may be stricter
 _FIELD_BYTES = 64 * 2**10
 Id = Annotated[int, Field(ge=1, le=2**63 - 1)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=_LIMITS.characters, pattern=r"\S")]
+ModelText = Annotated[Text, AfterValidator(plain_letters)]
+"""A text for the model: its letters are made plain here, as the collection does with the texts of a search."""
 Lang = Annotated[str, StringConstraints(pattern="^[a-z]{2,3}$")]
 _LANG = "The language of the texts; by default the model's main one; it is not detected."
 Base64 = Annotated[str, Field(min_length=1, description="An image file, in base64.")]
@@ -82,7 +85,7 @@ class Embed(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    texts: list[Text] = Field(default=[], max_length=_LIMITS.items)
+    texts: list[ModelText] = Field(default=[], max_length=_LIMITS.items)
     images: list[Base64] = Field(default=[], max_length=_LIMITS.items)
     lang: Lang | None = Field(default=None, description=_LANG)
 
@@ -92,7 +95,7 @@ class Pair(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    text: Text
+    text: ModelText
     image: Base64 | None = None
     id: Id | None = None
 

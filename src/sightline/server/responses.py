@@ -248,7 +248,10 @@ class EmbedAnswer(BaseModel):
 
 
 class MatchScore(BaseModel):
-    """How well a pair matches: the cosine, the matcher's logit, and the probability if the model is calibrated."""
+    """How well a pair matches: the cosine, the matcher's logit, and the probability.
+
+    The probability is omitted if the model is not calibrated, and for a text such as "in the", which asks for nothing.
+    """
 
     cosine: float
     logit: float

@@ -25,6 +25,7 @@ from sightline.server.requests import (
     Id,
     Lang,
     Match,
+    ModelText,
     Search,
     Text,
     read_form,
@@ -95,7 +96,7 @@ def search_routes(service: Service) -> APIRouter:
         return JSONResponse(await service.found(asked, image))
 
     @router.get("/explain", response_model=responses.ExplainAnswer, responses=OF_ITEMS)
-    async def explain(q: Annotated[Text, Query()], id: Annotated[Id, Query()], lang: Language = None) -> Response:
+    async def explain(q: Annotated[ModelText, Query()], id: Annotated[Id, Query()], lang: Language = None) -> Response:
         """Compare each word of a query with each part of an image; returns a grid of cosines."""
         return JSONResponse(await service.slow.run(service.explain, q, id, lang))
 

@@ -10,9 +10,9 @@ from sightline.bundle import Model
 from sightline.bundle.encoded import Encoded
 from sightline.collection import Collection, Item
 from sightline.collection.group import merge, search_group
+from sightline.collection.query_text.spelling import check_wording
 from sightline.errors import ModelError, StoreError
 from sightline.explanations.explain import explain, image_encoder, seen_box, stored_image
-from sightline.languages.letters import plain_letters
 from sightline.media import ImageBytes, ImageSource, RegionConfig, require_pixels, to_input
 from sightline.media.source import PreparedImage
 from sightline.parallel import usable_cpus
@@ -200,7 +200,6 @@ class Service:
 
     def explain(self, text: str, id: int, lang: str | None = None) -> dict[str, Any]:
         """Return how similar each part of an item's image is to each word of a text."""
-        text = plain_letters(text)
         model, _ = in_language(self.model, lang, text)
         with self.library.holding(id) as (member, own):
             collection, item = member.collection, _item(member.collection, own)
@@ -233,12 +232,12 @@ class Service:
         """Match texts with images, pair by pair."""
         if "match" not in self.model.abilities:
             raise RefusedError(422, f"{self.model.name} has no matcher", "Use /v1/embed.")
-        model = self._reading(asked.lang)
+        model, lang = self._reading(asked.lang), asked.lang or next(iter(self.model.languages), None)
         texts = model.encode_texts([pair.text for pair in asked.pairs])
         scores = []
         for row, pair in enumerate(asked.pairs):
             image = self._encoded(decoded(pair.image)) if pair.image else self._stored_item(pair.id or 0)
-            scores.append(_score(model, pair.text, texts, row, image))
+            scores.append(_score(model, pair.text, texts, row, image, lang))
         return {"model": self.model.name, "scores": scores}
 
     def _reading(self, lang: str | None) -> Model:
@@ -288,14 +287,15 @@ class Service:
             }
 
 
-def _score(model: Model, text: str, texts: Encoded, row: int, image: Encoded) -> dict[str, Any]:
+def _score(model: Model, text: str, texts: Encoded, row: int, image: Encoded, lang: str | None) -> dict[str, Any]:
     if texts.states is None or image.states is None:
         raise ModelError(f"{model.name} returned no states to match", "Use /v1/embed.")
     own = slice(row, row + 1)
     logit = model.match(texts.states[own], texts.mask[own], image.states, image.mask)
     cosine = texts.embedding[own] @ image.embedding.T
     found = {"cosine": float(cosine[0, 0]), "logit": float(logit[0])}
-    chance = _relevance(model, text, cosine[0], logit)
+    is_empty = check_wording(text, model.languages, lang=lang).is_empty
+    chance = None if is_empty else _relevance(model, text, cosine[0], logit)
     return found if chance is None else {**found, "relevance": chance}
 
 

@@ -82,7 +82,7 @@ class Manifest:
         return bool(self.checksum) and self.checksum != self._sum()
 
     def is_like(self, other: "Manifest") -> bool:
-        """Whether two manifests can be of the same collection: no indexing run changes these fields."""
+        """Whether two manifests may belong to the same collection: no indexing run changes these fields."""
         return (self.kind, self.sha256, self.shape, self.owner) == (other.kind, other.sha256, other.shape, other.owner)
 
     def signed(self) -> "Manifest":

@@ -100,7 +100,7 @@ class CollectionSearch:
         return results
 
     def _readable(self, options: SearchOptions) -> SearchOptions:
-        """Return the options with plain letters; a collection of texts was indexed with the letters that they have."""
+        """Return the options with plain letters; for a collection of texts, whose letters were kept, as they are."""
         if self.kind != "images":
             return options
         text = None if options.text is None else plain_letters(options.text)

@@ -175,6 +175,15 @@ def test_a_collection_is_counted_and_its_broken_files_are_named(photos: Path) ->
         assert "GB free" in findings["Its disk"].says
 
 
+def test_a_collection_of_an_earlier_version_which_has_no_copy_of_its_manifest_is_good(photos: Path) -> None:
+    copy = photos / ".sightline" / "manifest-copy.json"
+    copy.unlink()
+    assert "Its manifest" not in found(photos)
+    copy.write_bytes(b"{")
+    assert found(photos)["Its manifest"].state == "warning"
+    assert f"{copy}: cannot be read" in found(photos)["Its manifest"].says
+
+
 def test_images_that_are_not_refined_yet_are_counted(photos: Path, quick_bundle: Path, tmp_path: Path) -> None:
     assert "Its images" not in found(photos)
     at = tmp_path / "quick"

@@ -264,12 +264,11 @@ def _contents(collection: "Collection") -> Finding:
 
 
 def _manifest(collection: "Collection") -> Iterator[Finding]:
-    """Yield whether the manifest or its copy is missing or damaged, if so; one of them was read."""
-    from sightline.collection.manifest import COPY_FILE, MANIFEST_FILE, is_intact
+    """Yield what is wrong with the manifest or its copy, if anything; one of them was read."""
+    from sightline.collection.manifest import manifest_problem
 
-    if isinstance(collection.at, Path) and not is_intact(collection.at):
-        says = f"{MANIFEST_FILE} or its copy {COPY_FILE} is missing or damaged"
-        yield Finding("Its manifest", "warning", says, f"Restore it: {_index_again(collection)}")
+    if isinstance(collection.at, Path) and (problem := manifest_problem(collection.at)):
+        yield Finding("Its manifest", "warning", problem, f"Restore it: {_index_again(collection)}")
 
 
 def _damage(collection: "Collection") -> Finding:

@@ -62,3 +62,33 @@ def test_words_of_pieces_leave_punctuation_out_and_split_what_has_no_spaces() ->
         found = tokenizer.words(text)
         assert [text[word.start : word.end] for word in found] == words
         assert all("▁" != tokenizer.tokens(text)[row] != "," for word in found for row in word.rows)
+
+
+def unigrams() -> tokenizers.Tokenizer:
+    backend = tokenizers.Tokenizer(models.Unigram([("<unk>", 0.0), ("▁", -1.0), ("♥", -1.0)], unk_id=0))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    return backend
+
+
+def word_pieces() -> tokenizers.Tokenizer:
+    backend = tokenizers.Tokenizer(models.WordPiece({"[UNK]": 0, "♥": 1}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return backend
+
+
+def bytes_as_letters() -> tokenizers.Tokenizer:
+    letters = {letter: place for place, letter in enumerate(pre_tokenizers.ByteLevel.alphabet())}
+    backend = tokenizers.Tokenizer(models.BPE({**letters, "<|end|>": 256}, [], unk_token="<|end|>"))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel()
+    return backend
+
+
+@pytest.mark.parametrize(
+    ("backend", "knows_dog"), [(unigrams(), False), (word_pieces(), False), (bytes_as_letters(), True)]
+)
+def test_a_tokenizer_knows_the_symbols_in_its_vocabulary(backend: tokenizers.Tokenizer, knows_dog: bool) -> None:
+    tokenizer = Tokenizer(backend, 16)
+    assert tokenizer.knows_any("♥")
+    assert tokenizer.knows_any("🐶 ♥")
+    assert tokenizer.knows_any("🐶") == knows_dog
+    assert not tokenizer.knows_any("")

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,11 @@ from typer.testing import CliRunner, Result
 
 from collection.made_up import picture, put
 from sightline import cli
-from sightline.cli.formatting import hit_lines, printable
+from sightline.cli.formatting import hit_lines, nothing_found, printable
 from sightline.collection import IndexingInterrupted, Report
 from sightline.errors import CollectionError, QueryError, SightlineError
-from sightline.retrieval.results import Hit
+from sightline.retrieval.query import Query
+from sightline.retrieval.results import Hit, SearchResult
 
 
 def run(*arguments: str | Path) -> Result:
@@ -148,6 +150,13 @@ def test_nothing_found_is_said_and_is_no_error(photos: Path) -> None:
     assert json.loads(as_json.stdout)["best_relevance"] < 1
     filtered = run("search", "a red ball", "--at", photos, "--where", "width > 9999")
     assert "the filter" in filtered.stderr
+
+
+def test_the_filter_is_blamed_for_finding_nothing_unless_the_query_has_only_filler_words() -> None:
+    filtered = SearchResult(Query("狗"), (), where="width > 9999", notice="The model reads English.")
+    assert nothing_found(filtered, 0.5) == "Nothing found: nothing passes the filter."
+    assert "a relevance of at least 50%" in nothing_found(replace(filtered, has_content=False), 0.5)
+    assert nothing_found(replace(filtered, has_content=False), None) == "Nothing found: nothing passes the filter."
 
 
 def test_the_nearest_collection_is_searched(photos: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -77,6 +77,12 @@ def test_full_width_letters_and_ligatures_find_what_plain_letters_find(
     assert (found.notice, found.did_you_mean) == (expected.notice, expected.did_you_mean)
 
 
+def test_names_and_dates_in_full_width_letters_are_understood(collection: Collection) -> None:
+    found = collection.understand("ａ ｄｏｇ ２０２３－０８－０１", lang="en")
+    assert found == collection.understand("a dog 2023-08-01", lang="en")
+    assert len(found.phrases) == 1
+
+
 def test_the_language_can_be_said(collection: Collection) -> None:
     assert collection.search("Hund am Strand", lang="en").lang == "en"
     assert collection.search("ball", lang="de").lang == "de"

@@ -1,8 +1,12 @@
 """A manifest that is lost or damaged costs nothing: its copy is used, and indexing restores it."""
 
+import errno
 import json
 import logging
+import os
+import shutil
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -12,9 +16,17 @@ from collection.made_up import Instant, picture, put
 from sightline.collection import Collection, index
 from sightline.collection.catalog.integrity import CHECKSUM_FILE
 from sightline.collection.locate import find_collection
-from sightline.collection.manifest import COPY_FILE, MANIFEST_FILE, has_manifest, is_intact, read_manifest
+from sightline.collection.manifest import (
+    COPY_FILE,
+    MANIFEST_FILE,
+    VECTORS_FOLDER,
+    has_manifest,
+    is_intact,
+    manifest_problem,
+    read_manifest,
+)
 from sightline.errors import CollectionError
-from sightline.files import write_atomic
+from sightline.files import read_regular, write_atomic
 
 
 @pytest.fixture
@@ -93,16 +105,82 @@ def test_without_any_manifest_a_catalog_is_not_trusted(at: Path, photos: Path, m
     assert not has_manifest(at)
 
 
-def test_if_both_are_damaged_the_errors_say_which_to_delete(at: Path, photos: Path, model: Instant) -> None:
+def test_if_both_are_damaged_the_error_names_the_files_to_delete_and_the_command(
+    photos: Path, model: Instant, tmp_path: Path
+) -> None:
+    at = index(photos, at=tmp_path / "my index", model=model).at
     for name in (MANIFEST_FILE, COPY_FILE):
         (at / name).write_bytes(b"{")
+    for attempt in (lambda: Collection.open(at), lambda: index(photos, at=at, model=model)):
+        with pytest.raises(CollectionError, match=f"{MANIFEST_FILE}: cannot be read") as caught:
+            attempt()
+        assert f"Delete {MANIFEST_FILE} and {COPY_FILE}" in caught.value.way_out
+        assert f"sightline index FOLDER --at '{at}'" in caught.value.way_out
     for name in (MANIFEST_FILE, COPY_FILE):
-        for attempt in (lambda: Collection.open(at), lambda: index(photos, model=model)):
-            with pytest.raises(CollectionError, match=f"{name}: cannot be read") as caught:
-                attempt()
-            assert "Delete it and index again" in caught.value.way_out
         (at / name).unlink()
-    assert index(photos, model=model).encoded == 6
+    assert index(photos, at=at, model=model).encoded == 6
+
+
+def test_deleting_the_manifest_is_not_advised_if_the_vectors_may_be_on_a_server(at: Path) -> None:
+    shutil.rmtree(at / VECTORS_FOLDER)
+    for name in (MANIFEST_FILE, COPY_FILE):
+        (at / name).write_bytes(b"{")
+    with pytest.raises(CollectionError, match="cannot be read") as caught:
+        Collection.open(at)
+    assert "Restore manifest.json" in caught.value.way_out
+    assert "Delete" not in caught.value.way_out
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOMEM, errno.ESTALE, errno.ENODEV])
+@pytest.mark.parametrize("unreadable", [(MANIFEST_FILE,), (COPY_FILE,), (MANIFEST_FILE, COPY_FILE)])
+def test_an_error_that_may_pass_is_not_taken_for_damage(
+    code: int, unreadable: tuple[str, ...], at: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in {MANIFEST_FILE, COPY_FILE} - set(unreadable):
+        (at / name).write_bytes(b"{")
+    with monkeypatch.context() as patch:
+        patch.setattr("sightline.collection.manifest.read_regular", failing(code, unreadable))
+        with pytest.raises(CollectionError, match="cannot be read") as caught:
+            read_manifest(at)
+    assert "try again" in caught.value.way_out
+    assert "Delete" not in caught.value.way_out
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EFBIG])
+def test_a_manifest_that_the_disk_cannot_return_is_replaced_by_its_copy(
+    code: int, at: Path, model: Instant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sightline.collection.manifest.read_regular", failing(code, (MANIFEST_FILE,)))
+    assert read_manifest(at).sha256 == model.sha256
+
+
+def failing(code: int, names: tuple[str, ...]) -> Callable[[Path, int], bytes]:
+    """A `read_regular` that fails for files with these names."""
+
+    def read(path: Path, limit: int) -> bytes:
+        if path.name in names:
+            raise OSError(code, os.strerror(code), str(path))
+        return read_regular(path, limit)
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "says"),
+    [
+        (MANIFEST_FILE, None, "manifest.json is missing"),
+        (MANIFEST_FILE, b"{", "manifest.json: cannot be read"),
+        (COPY_FILE, b"{", "manifest-copy.json: cannot be read"),
+        (COPY_FILE, None, ""),  # of an earlier version, which did not write one
+    ],
+)
+def test_a_missing_copy_is_no_problem_but_a_damaged_one_is(name: str, data: bytes | None, says: str, at: Path) -> None:
+    assert manifest_problem(at) == ""
+    (at / name).unlink()
+    if data is not None:
+        (at / name).write_bytes(data)
+    assert says in manifest_problem(at)
+    assert bool(manifest_problem(at)) == bool(says)
 
 
 @pytest.mark.parametrize("name", [MANIFEST_FILE, COPY_FILE])

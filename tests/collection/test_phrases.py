@@ -45,6 +45,31 @@ def test_what_is_no_subject_becomes_a_filter(text: str, words: str, kinds: list[
 
 
 @pytest.mark.parametrize(
+    ("typed", "plain"),
+    [
+        ("ＩＭＧ＿００８０ ｄｏｇ", "IMG_0080 dog"),
+        ("ａ ｄｏｇ ｉｎ Ａｕｇｕｓｔ ２０２３", "a dog in August 2023"),
+        ("boats from ２０２１ Ｎｏｒｗａｙ", "boats from 2021 Norway"),
+        ("lions in my album Ｚｏｏ ２", "lions in my album Zoo 2"),
+    ],
+)
+def test_full_width_letters_are_understood_like_plain_ones(typed: str, plain: str) -> None:
+    assert understood(typed) == understood(plain)
+    assert understood(plain).phrases
+    phrase = understood(plain).phrases[0]
+    as_typed, as_shown = (text[phrase.start : phrase.end] for text in (typed, plain))
+    assert understood(typed, as_typed) == understood(typed, as_shown) != understood(typed)
+
+
+def test_folders_and_albums_with_full_width_names_are_found() -> None:
+    for text in ("旅行 in the folder ２０２３夏", "旅行 in the folder 2023夏", "旅行 in album ２０２３夏"):
+        found = understand(
+            text, today=TODAY, folders=["旅行/２０２３夏"], albums=["２０２３夏"], matches=lambda where: "２" in where
+        )
+        assert len(found.phrases) == 1
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "a dog in snow",

@@ -384,7 +384,7 @@ def test_resized_and_recompressed_copies_are_folded_and_other_pictures_are_not(b
         assert len(collection.search(image=originals[0], k=8, duplicates="show")) == 8
 
 
-def test_a_query_that_asks_for_nothing_has_no_relevance(bundled: Bundle, tmp_path: Path) -> None:
+def test_a_query_of_filler_words_has_no_relevance(bundled: Bundle, tmp_path: Path) -> None:
     for name in ("dog", "coffee", "horses"):
         shutil.copy(PICTURES / f"{name}.jpg", tmp_path)
     index(tmp_path, model=bundled)
@@ -400,6 +400,19 @@ def test_a_query_that_asks_for_nothing_has_no_relevance(bundled: Bundle, tmp_pat
             assert not collection.search_together([text, "a dog"], min_relevance=0.01)[0]
             told = CliRunner().invoke(app, ["search", text, "--at", str(tmp_path), "--min-relevance", "0.5"])
             assert "Nothing found with a relevance of at least 50%." in told.output
+
+
+def test_a_picture_in_a_query_is_enough_to_state_relevance(bundled: Bundle, tmp_path: Path) -> None:
+    for name in ("dog", "coffee"):
+        shutil.copy(PICTURES / f"{name}.jpg", tmp_path)
+    index(tmp_path, model=bundled)
+    with Collection.open(tmp_path, bundled) as collection:
+        both = collection.search("the", image=PICTURES / "dog.jpg")
+        assert both.notice is None
+        assert both.has_content
+        assert Path(both[0].path).stem == "dog"
+        assert collection.search("a brwon dog", image=PICTURES / "dog.jpg").did_you_mean == "a brown dog"
+        assert collection.search("the", image=PICTURES / "dog.jpg", image_weight=0).notice
 
 
 # With real photos

@@ -21,17 +21,26 @@ def test_a_query_without_words_is_noticed(text: str) -> None:
     assert "No words to search for" in (check(text).notice or "")
 
 
-@pytest.mark.parametrize("text", ["the", "in ", "Of THE", "is it?", "what are these"])
-def test_words_that_ask_for_nothing_are_noticed_in_english(text: str) -> None:
+@pytest.mark.parametrize("text", ["the", "in ", "Of the", "IN THE", "is it?", "what are these", "I ❤ you", "A"])
+def test_filler_words_are_noticed_in_english(text: str) -> None:
     found = check_wording(text, ["en", "sv"], TRAINED, lang="en")
-    assert found.is_empty
+    assert not found.has_content
     assert "do not say what an image shows" in (found.notice or "")
-    assert not check_wording(text, ["en", "sv"], lang="sv").is_empty  # "is" is ice in Swedish
+    assert check_wording(text, ["en", "sv"], lang="sv").has_content  # "is" is ice in Swedish
 
 
-@pytest.mark.parametrize("text", ["a dog", "two", "2023", "a picture", "the x", "black"])
-def test_a_word_or_number_asks_for_something(text: str) -> None:
-    assert not check_wording(text, ["en"], lang="en").is_empty
+@pytest.mark.parametrize(
+    "text", ["a dog", "one", "two", "2023", "a picture", "the x", "black", "US", "IT", "WHO", "OR", "in the US"]
+)
+def test_a_word_number_or_abbreviation_is_content(text: str) -> None:
+    assert check_wording(text, ["en"], lang="en") == Wording()
+
+
+@pytest.mark.parametrize("text", ["🐶", "I ❤ you", "?! ♥"])
+def test_symbols_are_content_if_the_tokenizer_reads_any_of_them(text: str) -> None:
+    assert check_wording(text, ["en"], lang="en", knows_any=lambda symbols: symbols in "🐶❤♥") == Wording()
+    assert not check_wording(text, ["en"], lang="en", knows_any=lambda symbols: False).has_content
+    assert not check_wording("...", ["en"], lang="en", knows_any=lambda symbols: True).has_content
 
 
 @pytest.mark.parametrize("text", ["собака на пляже", "狗", "كلب", "שלג"])
@@ -102,7 +111,8 @@ def test_a_short_word_is_corrected_only_among_misspelt_words_and_to_one_word() -
     assert check("a brwon gdo").did_you_mean is None
     rare = Words(["a", "brown", *(f"word{place}" for place in range(3000)), "got"])
     assert check_wording("a brwon gto", ["en"], rare, lambda word: False).did_you_mean is None
-    assert check_wording("brwon a gto", ["en"], Words(["a", "brown", "got"]), lambda word: False).did_you_mean
+    frequent = Words(["a", "brown", "got"])
+    assert check_wording("brwon a gto", ["en"], frequent, lambda word: False).did_you_mean == "brown a got"
 
 
 def test_short_words_are_not_corrected_and_frequent_ones_are_preferred() -> None:

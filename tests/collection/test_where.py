@@ -335,11 +335,35 @@ def test_times_of_change_are_by_the_clock_on_the_wall(catalog: sqlite3.Connectio
         " or ".join(["modified > '2020'"] * 17),
         " and ".join(["width > 1"] * 65),
         f"taken in ({', '.join(['2020'] * 64)})",
+        " or ".join(["path like '%é%'"] * 13),
     ],
 )
 def test_a_filter_with_too_many_tests_is_refused(expression: str) -> None:
     with pytest.raises(QueryError, match=r"too many conditions[\s\S]*Use `in"):
         compile_where(expression)
+
+
+def test_letters_beyond_ascii_are_converted_once_for_each_file_and_test(catalog: sqlite3.Connection) -> None:
+    """Converting them takes most of the time of a filter."""
+    converted: list[str] = []
+    catalog.create_function("lower_letters", 1, lambda text: text and (converted.append(text) or lower_letters(text)))
+    try:
+        assert chosen(catalog, "path like '%Ï%'") == [5]
+        assert sorted(converted) == sorted(row["path"] for row in ROWS)
+        converted.clear()
+        assert chosen(catalog, "path like '%/Ünï%'") == [5]
+        assert converted == [ROWS[4]["path"]]  # the others do not match in ASCII
+    finally:
+        catalog.create_function("lower_letters", 1, lower_letters)
+
+
+def test_lower_case_keeps_the_number_of_letters_and_never_becomes_ascii() -> None:
+    """Servers know the case of ASCII letters only: they must find at least what this finds."""
+    every = "".join(chr(code) for code in range(0x80, 0x20000) if not 0xD800 <= code < 0xE000)
+    lower = lower_letters(every) or ""
+    assert len(lower) == len(every)
+    assert not any(letter.isascii() for letter in lower)
+    assert lower_letters("ΟΔΟΣ İ") == lower_letters("οδος İ") == "οδοσ İ"
 
 
 def test_many_values_of_one_column_are_one_test() -> None:

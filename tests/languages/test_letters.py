@@ -12,6 +12,9 @@ from sightline.languages.letters import plain_letters
         ("Ａ ＤＯＧ，２０２３", "A DOG，2023"),
         ("ﬁsh, ﬂower, oﬃce, ﬆone", "fish, flower, office, stone"),
         ("ｶﾞﾗｽのﾊﾞｽ", "ガラスのバス"),
+        ("カﾞラス、はﾟん", "ガラス、ぱん"),
+        ("ＩＭＧ＿００８０．ＪＰＧ", "IMG_0080.JPG"),
+        ("３．５ｃｍ，２０２３－０８－１４．", "3.5cm，2023-08-14．"),
     ],
 )
 def test_other_widths_and_ligatures_are_plain_letters(text: str, plain: str) -> None:

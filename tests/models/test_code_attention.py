@@ -157,6 +157,12 @@ def test_an_item_is_looked_at_as_its_file_is(inflated: Path, photo: Path, tiny_b
     np.testing.assert_allclose(by_id.to_parts, by_file.to_parts, atol=1e-6)
 
 
+def test_full_width_letters_are_explained_like_plain_ones(inflated: Path, photo: Path) -> None:
+    plain, wide = (sightline.explain_codes(text, photo, model=inflated) for text in ("a red dog", "ａ ｒｅｄ ｄｏｇ"))
+    assert wide.words == plain.words
+    np.testing.assert_array_equal(wide.to_words, plain.to_words)
+
+
 def test_bundles_tell_no_attention_and_texts_need_words(inflated: Path, photo: Path, tiny_bundle: Path) -> None:
     with pytest.raises(ModelError, match="checkpoint"):
         sightline.explain_codes("a dog", photo, model=tiny_bundle)

@@ -140,6 +140,36 @@ def test_opening_a_damaged_store_again_and_again_leaves_no_file_open(tmp_path: P
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="lists the open files as Linux does")
+def test_whatever_fails_while_a_store_is_opened_no_file_stays_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    filled(tmp_path).close()
+    reader = LocalStore.open(tmp_path, SHAPE, write=False)
+    reader._flushed = replace(reader._flushed, counts={})  # as if another process had written since
+    monkeypatch.setattr(reader, "_device", object())
+    before = handles(tmp_path)
+    uses: list[tuple[Any, str, Callable[[], object]]] = [
+        (local_files, "remove_others", lambda: LocalStore.open(tmp_path, SHAPE, write=True)),
+        (local_files, "remove_drafts", lambda: LocalStore.open(tmp_path, SHAPE, write=True)),
+        (local, "RowIndex", lambda: LocalStore.open(tmp_path, SHAPE, write=True)),
+        (local, "_gpu_index", lambda: LocalStore.open(tmp_path, SHAPE, write=False, prefer_gpu=True)),
+        (local, "_gpu_index", reader.refresh),
+    ]
+    for module, name, use in uses:
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, fail)
+            with pytest.raises((StoreError, PermissionError)):
+                use()
+        assert handles(tmp_path) == before, name
+    assert len(reader) == 20
+    reader.close()
+    assert handles(tmp_path) == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="lists the open files as Linux does")
 def test_a_store_that_cannot_be_made_or_compacted_on_a_full_disk_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

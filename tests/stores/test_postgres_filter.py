@@ -42,6 +42,7 @@ def test_letters_whose_case_the_server_does_not_know_match_any_letter() -> None:
     like = parse_where("path like '%Ärger_1.jpg'")
     assert to_condition(like, STORE_COLUMNS) is None
     assert to_condition(Negated(like), STORE_COLUMNS) is None
+    assert weakened(like, STORE_COLUMNS).sql.count(" OR ") == 1
     assert weakened(like, STORE_COLUMNS).values == ("%_rger_1.jpg", "%A_rger_1.jpg")  # accents in either way
     assert weakened(Negated(like), STORE_COLUMNS) == EVERYTHING
     assert weakened(limited_to(like, {"width"}), STORE_COLUMNS) == EVERYTHING

@@ -11,6 +11,8 @@ import tokenizers
 from sightline.errors import BundleError, ModelError
 from sightline.languages.scripts import is_unspaced
 
+_SPACE_MARKS = "▁Ġ"  # tokenizers write them in place of a space
+
 
 @dataclass(frozen=True, slots=True)
 class TokenBatch:
@@ -114,6 +116,15 @@ class Tokenizer:
     def is_word(self, word: str) -> bool:
         """Return whether a word is a single token, as common words are."""
         return sum(len(part.rows) for part in self.words(word)) == 1
+
+    def knows_any(self, text: str) -> bool:
+        """Return whether any part of a text is in the vocabulary, so that the text is not just unknown tokens."""
+        encoding = self._backend.encode(text)
+        unknown = getattr(self._backend.model, "unk_token", None)
+        return any(
+            not is_special and token != unknown and token.strip(_SPACE_MARKS) and self.id_of(token) is not None
+            for token, is_special in zip(encoding.tokens, encoding.special_tokens_mask, strict=True)
+        )
 
     def save(self, path: Path) -> None:
         """Write `tokenizer.json` without the length limit, because that is part of the spec."""

@@ -19,7 +19,7 @@ FUNCTION_WORDS = frozenset(
 """Words that say little about what an image shows."""
 
 _MEDIA = frozenset(("photo", "picture", "image"))  # a picture may hang on a wall
-_EMPTY = (FUNCTION_WORDS - _MEDIA) | frozenset(
+_FILLERS = (FUNCTION_WORDS - _MEDIA - {"one"}) | frozenset(  # "one" is a number, as "two" is
     (
         *("i", "you", "we", "me", "us", "my", "your", "our", "these", "those", "or", "but", "not", "if", "so", "than"),
         *("then", "was", "were", "am", "do", "does", "did", "what", "when", "where", "why", "how", "about", "any"),
@@ -80,13 +80,18 @@ def most_frequent(captions: Iterable[str], least: int = 4) -> list[str]:
     return [word for word, count in sorted(counts.items(), key=lambda one: (-one[1], one[0])) if count >= least]
 
 
-def asks_for_something(text: str) -> bool:
-    """Return whether an English text has a word, or a number, that says what an image shows.
+def has_content_words(text: str) -> bool:
+    """Return whether an English text has other words than fillers such as "the": some that say what an image shows.
 
-    >>> asks_for_something("in the"), asks_for_something("in the snow")
-    (False, True)
+    Words in capitals may be abbreviations, unless all words of a text are in capitals.
+
+    >>> has_content_words("in the"), has_content_words("in the snow"), has_content_words("US")
+    (False, True, True)
     """
-    return not _EMPTY.issuperset(re.findall(r"\w+", text.lower()))
+    words = re.findall(r"\w+", text)
+    if len(words) > 1 and text.isupper():
+        words = [word.lower() for word in words]
+    return any(word.lower() not in _FILLERS or (len(word) > 1 and word.isupper()) for word in words)
 
 
 def words_in(text: str) -> list[str]:

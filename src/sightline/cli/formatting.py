@@ -202,7 +202,7 @@ def nothing_found(result: SearchResult, least: float | None, start: int = 0) -> 
         return no_more(start)
     if least is not None and result.best_relevance is not None:
         return f"Nothing found with a relevance of at least {least:.0%}; the best is {percent(result.best_relevance)}."
-    if least and result.notice:
+    if least and not result.has_content:
         return f"Nothing found with a relevance of at least {least:.0%}."
     return "Nothing found: nothing passes the filter." if result.where else "Nothing found: the collection is empty."
 

@@ -8,6 +8,7 @@ import errno
 import functools
 import json
 import logging
+import shlex
 import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,11 +27,13 @@ FORMAT = 1
 MANIFEST_FILE = "manifest.json"
 COPY_FILE = "manifest-copy.json"
 DEFAULT_FOLDER = ".sightline"
+VECTORS_FOLDER = "vectors"
 
 _LARGEST = 1 << 20
 _NEW = "Index again into another folder with --at."
-_AGAIN = "Delete it and index again: all items are then encoded again, and albums are kept."
-_REFUSED = (errno.EINVAL, errno.EACCES, errno.EPERM)  # links, special files and missing permissions are no damage
+_TRY_AGAIN = "Check that its disk is connected, and try again."
+_REFUSED = (errno.EINVAL, errno.EACCES, errno.EPERM)  # a link, a special file, or no permission
+_DAMAGED = (errno.EFBIG, errno.EIO)  # other errors, such as too many open files, say nothing about the file
 _WHERE = "Specify a collection's folder with --at, or create one first: sightline index FOLDER"
 _log = logging.getLogger(__name__)
 
@@ -79,7 +82,7 @@ class Manifest:
         return bool(self.checksum) and self.checksum != self._sum()
 
     def is_like(self, other: "Manifest") -> bool:
-        """Whether two manifests can be of the same collection: no indexing run changes these fields."""
+        """Whether two manifests may belong to the same collection: no indexing run changes these fields."""
         return (self.kind, self.sha256, self.shape, self.owner) == (other.kind, other.sha256, other.shape, other.owner)
 
     def signed(self) -> "Manifest":
@@ -98,9 +101,6 @@ class Manifest:
 class DamagedManifestError(CollectionError):
     """A manifest that was modified or truncated since it was written."""
 
-    def __init__(self, what: str, way_out: str = "") -> None:
-        super().__init__(what, way_out or _AGAIN)
-
 
 def has_manifest(at: Path) -> bool:
     """Return whether a folder contains a collection: a manifest, or at least its copy."""
@@ -112,34 +112,46 @@ def read_manifest(at: Path) -> Manifest:
     if not at.is_dir():
         reason = "it is a file" if at.exists() else "no such folder"
         raise CollectionError(f"{at} is not a collection: {reason}", _WHERE)
-    copy = _read_copy(at)
-    try:
-        manifest = _read(at / MANIFEST_FILE)
-    except (FileNotFoundError, DamagedManifestError) as error:
-        if copy is not None:
-            problem = error.what if isinstance(error, DamagedManifestError) else f"{at / MANIFEST_FILE} is missing"
-            _warn_once(f"{problem}; using {COPY_FILE}. To restore it: sightline index --at {at}")
-            return copy
-        if isinstance(error, FileNotFoundError):
-            if (at / COPY_FILE).exists():
-                return _read(at / COPY_FILE)  # raises what is wrong with it
-            raise CollectionError(f"{at} is not a collection: it has no {MANIFEST_FILE}", _WHERE) from error
-        raise
-    if copy is not None and not manifest.is_like(copy):
-        raise CollectionError(
-            f"{at}: {MANIFEST_FILE} and {COPY_FILE} are of different collections: one has {_summary(manifest)}, "
-            f"the other {_summary(copy)}",
-            "Delete the one that is wrong; `sightline index` then restores it from the other.",
-        )
-    return manifest
+    manifest, copy = _read_both(at)
+    if isinstance(manifest, Manifest):
+        if isinstance(copy, Manifest) and not manifest.is_like(copy):
+            raise CollectionError(
+                f"{at}: {MANIFEST_FILE} and {COPY_FILE} belong to different collections: one has "
+                f"{_summary(manifest)}, the other {_summary(copy)}",
+                "Delete the one that is wrong; `sightline index` then restores it from the other.",
+            )
+        return manifest
+    if isinstance(copy, Manifest) and (manifest is None or isinstance(manifest, DamagedManifestError)):
+        problem = f"{at / MANIFEST_FILE} is missing" if manifest is None else manifest.what
+        _warn_once(f"{problem}; using {COPY_FILE}. To restore it: sightline index --at {shlex.quote(str(at))}")
+        return copy
+    errors = [error for error in (manifest, copy) if isinstance(error, CollectionError)]
+    if not errors:
+        raise CollectionError(f"{at} is not a collection: it has no {MANIFEST_FILE}", _WHERE)
+    for error in errors:
+        if not isinstance(error, DamagedManifestError):  # as long as one may be intact, none should be deleted
+            raise error
+    raise DamagedManifestError(errors[0].what, errors[0].way_out or _without_manifest(at)) from errors[0]
 
 
 def is_intact(at: Path) -> bool:
     """Return whether both the manifest and its copy can be read, and are the same."""
-    try:
-        return _read(at / MANIFEST_FILE) == _read_copy(at)
-    except (FileNotFoundError, CollectionError):
-        return False
+    manifest, copy = _read_both(at)
+    return isinstance(manifest, Manifest) and manifest == copy
+
+
+def manifest_problem(at: Path) -> str:
+    """Return what is wrong with the manifest or its copy; empty if nothing is.
+
+    A missing copy is not a problem: earlier versions did not write one, and the next indexing run does.
+    """
+    manifest, copy = _read_both(at)
+    if manifest is None:
+        return f"{MANIFEST_FILE} is missing"
+    for found in (manifest, copy):
+        if isinstance(found, CollectionError):
+            return found.what
+    return "" if copy in (None, manifest) else f"{MANIFEST_FILE} and {COPY_FILE} differ"
 
 
 def write_manifest(at: Path, manifest: Manifest) -> None:
@@ -161,9 +173,10 @@ def _read(path: Path) -> Manifest:
     except FileNotFoundError:
         raise
     except (OSError, ValueError, RecursionError) as error:
-        if isinstance(error, OSError) and error.errno in _REFUSED:
-            raise CollectionError(f"{path}: cannot be read: {error}", _NEW) from error
-        raise DamagedManifestError(f"{path}: cannot be read: {error}") from error
+        says = f"{path}: cannot be read: {error}"
+        if not isinstance(error, OSError) or error.errno in _DAMAGED:
+            raise DamagedManifestError(says) from error
+        raise CollectionError(says, _NEW if error.errno in _REFUSED else _TRY_AGAIN) from error
     found = data.get("format") if isinstance(data, dict) else None
     if isinstance(found, int) and found != FORMAT:
         raise CollectionError(
@@ -176,12 +189,31 @@ def _read(path: Path) -> Manifest:
     return manifest
 
 
-def _read_copy(at: Path) -> Manifest | None:
-    """Return the copy of the manifest; None if it is missing or damaged."""
+def _read_both(at: Path) -> tuple[Manifest | CollectionError | None, Manifest | CollectionError | None]:
+    """Return the manifest and its copy: None for a missing file, and an error for one that cannot be read."""
+    return _try_to_read(at / MANIFEST_FILE), _try_to_read(at / COPY_FILE)
+
+
+def _try_to_read(path: Path) -> Manifest | CollectionError | None:
     try:
-        return _read(at / COPY_FILE)
-    except (FileNotFoundError, CollectionError):
+        return _read(path)
+    except FileNotFoundError:
         return None
+    except CollectionError as error:
+        return error
+
+
+def _without_manifest(at: Path) -> str:
+    """Return what to do if neither the manifest nor its copy can be used."""
+    if not (at / VECTORS_FOLDER).exists():
+        return (
+            f"Its vectors are probably on a server. Restore {MANIFEST_FILE} or {COPY_FILE} from a backup; without one, "
+            "index into another store: sightline index FOLDER --at DIR --store URL"
+        )
+    return (
+        f"Delete {MANIFEST_FILE} and {COPY_FILE} there, then: sightline index FOLDER --at {shlex.quote(str(at))}\n"
+        "All items are then encoded again; albums are kept."
+    )
 
 
 def _summary(manifest: Manifest) -> str:

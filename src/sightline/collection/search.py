@@ -68,6 +68,8 @@ class CollectionSearch:
         scope = self._scope(cache, text, options.duplicates, allowed)
         ranking = replace(cascade.reading(model), store=store).run(options, scope, watch=watch)
         wording = self._wording(text, model, lang)
+        if asked.image is not None:  # results are not arbitrary, whatever the text is
+            wording = Wording(did_you_mean=wording.did_you_mean)
         kept = _at_least(options.min_relevance, ranking, wording)
         hits = hits_of(self.catalog, kept, options.k, cache.items, condition)[start:]
         return _result(asked, hits, ranking, wording, lang, where)
@@ -98,7 +100,7 @@ class CollectionSearch:
         return results
 
     def _readable(self, options: SearchOptions) -> SearchOptions:
-        """Return the options with plain letters; a collection of texts was indexed with the letters that they have."""
+        """Return the options with plain letters; for a collection of texts, whose letters were kept, as they are."""
         if self.kind != "images":
             return options
         text = None if options.text is None else plain_letters(options.text)
@@ -112,7 +114,10 @@ class CollectionSearch:
         def is_whole(word: str) -> bool:
             return model.tokenizer.is_word(word)
 
-        return check_wording(text, model.languages, model.words, is_whole, self.catalog.name_words, lang)
+        def knows_any(symbols: str) -> bool:
+            return model.tokenizer.knows_any(symbols)
+
+        return check_wording(text, model.languages, model.words, is_whole, self.catalog.name_words, lang, knows_any)
 
     def _scope(self, cache: ItemCache, text: str | None, duplicates: Duplicates, allowed: Ids | None = None) -> Scope:
         """Return the scope of a search; image searches fold duplicates and, if by text, rank blank images last."""
@@ -123,8 +128,8 @@ class CollectionSearch:
 
 
 def _at_least(least: float | None, ranking: Ranking, wording: Wording) -> Ranking:
-    """Return the candidates with at least this relevance; for a query that asks for nothing, none is stated."""
-    if not wording.is_empty or ranking.relevances is None:
+    """Return the candidates with at least this relevance; for a query of filler words, no relevance is stated."""
+    if wording.has_content or ranking.relevances is None:
         return ranking.at_least(least)
     irrelevant = replace(ranking, relevances=np.zeros(len(ranking.candidates)))
     return replace(irrelevant.at_least(least), relevances=None)
@@ -143,10 +148,11 @@ def _result(
         hits,
         ranking.took_ms,
         where=where,
-        best_relevance=None if wording.is_empty else ranking.best_relevance,
+        best_relevance=ranking.best_relevance if wording.has_content else None,
         truncated=ranking.truncated,
-        line=None if wording.is_empty else ranking.line,
+        line=ranking.line if wording.has_content else None,
         notice=wording.notice,
         did_you_mean=wording.did_you_mean,
         lang=lang,
+        has_content=wording.has_content,
     )

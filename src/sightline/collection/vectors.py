@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
+from sightline.collection.manifest import VECTORS_FOLDER as VECTORS_FOLDER
 from sightline.collection.manifest import Manifest, trusted_store
 from sightline.errors import CollectionError
 from sightline.stores.base import Store
 from sightline.stores.local import LocalStore
-
-VECTORS_FOLDER = "vectors"
 
 
 def vectors_folder(at: Path) -> Path:

@@ -72,8 +72,7 @@ def explain_image(
     encoded: the encoded image, if a store has it; see `stored_image`.
     encoder: the variant of the model that encoded it; see `image_encoder`.
     """
-    check_readable(text)
-    text = plain_letters(text)
+    text = _readable(text)
     preprocess = require_pixels((encoder or model).preprocess)
     width, height = open_image(image).size
     if encoded is None:
@@ -185,7 +184,7 @@ def explain_codes(text: str, image: ImageSource, model: Model) -> CodesExplained
         raise ModelError(
             f"{model.name} does not report what its codes attend to", "Use the checkpoint that it was exported from."
         )
-    check_readable(text)
+    text = _readable(text)
     words = _words(text, model.tokenizer)
     preprocess = require_pixels(model.preprocess)
     width, height = open_image(image).size
@@ -213,6 +212,12 @@ def seen_box(preprocess: Preprocess, width: int, height: int) -> Box:
         side = max(width, height)
     across, down = side / width / 2, side / height / 2
     return 0.5 - across, 0.5 - down, 0.5 + across, 0.5 + down
+
+
+def _readable(text: str) -> str:
+    """Return a text with plain letters, as models read it."""
+    check_readable(text)
+    return plain_letters(text)
 
 
 def _words(text: str, tokenizer: Tokenizer) -> list[Word]:

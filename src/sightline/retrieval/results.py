@@ -75,6 +75,7 @@ class SearchResult:
     truncated: whether the query's text exceeds the model's length limit.
     line: the minimum relevance for a hit to count as a match. None if the relevance is unknown, or of the older kind:
         the probability that a hit is the one that was meant.
+    has_content: whether the text says what an image shows; if it has only filler words, no relevance is known.
     notice: one line about a query that the model cannot read. did_you_mean: the query with misspelt words replaced.
     lang: the language that the text was read in; None without a text, or for a model that names no languages.
     """
@@ -89,6 +90,7 @@ class SearchResult:
     notice: str | None = None
     did_you_mean: str | None = None
     lang: str | None = None
+    has_content: bool = True
 
     @property
     def matches(self) -> tuple[Hit, ...]:

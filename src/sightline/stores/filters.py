@@ -12,7 +12,10 @@ Sign = Literal["=", "!=", "<", "<=", ">", ">=", "like", "in", "null"]
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """A comparison of a column with values or another column; the sign `null` tests for an unknown value."""
+    """A comparison of a column with values or another column; the sign `null` tests for an unknown value.
+
+    `in` and `like` are true if any of the values is equal or matches; every other sign takes one value.
+    """
 
     column: str
     kind: ColumnKind

@@ -30,6 +30,7 @@ from sightline.stores.generation import Generation, next_number, remove_others
 from sightline.stores.head import read_head, write_head
 from sightline.stores.local_files import (
     DAMAGE_FILE,
+    closed_on_error,
     disk_errors,
     lock_folder,
     open_files,
@@ -56,7 +57,7 @@ class LocalStore:
         self, folder: Path, files: Generation, lock: FolderLock | None, effort: Effort, prefer_gpu: bool
     ) -> None:
         self._folder, self._files, self._lock, self._effort = folder, files, lock, effort
-        self._row_index = _row_index(files)
+        self._row_index = RowIndex(files.ids, files.deleted)
         self._device = _gpu_index(files, self._row_index) if prefer_gpu else None
         self._flushed = files.head()
         self._is_open = True
@@ -73,12 +74,13 @@ class LocalStore:
         """
         effort = effort or Effort()
         if not write:
-            with remember_damage(folder):
-                return cls(folder, open_files(folder, shape), None, effort, prefer_gpu)
+            with remember_damage(folder), closed_on_error(open_files(folder, shape)) as files:
+                return cls(folder, files, None, effort, prefer_gpu)
         with disk_errors(folder):
             lock = lock_folder(folder)
             try:
-                return cls(folder, open_files_to_write(folder, shape), lock, effort, prefer_gpu=False)
+                with closed_on_error(open_files_to_write(folder, shape)) as files:
+                    return cls(folder, files, lock, effort, prefer_gpu=False)
             except BaseException:
                 lock.close()
                 raise
@@ -210,12 +212,11 @@ class LocalStore:
         self._check_open()
         if self._lock is not None or read_head(self._folder) == self._flushed:
             return False
-        with remember_damage(self._folder):
-            old, files = self._files, open_files(self._folder, self.shape)
-            self._row_index = _row_index(files)
-        self._files, self._flushed = files, files.head()
-        if self._device is not None:
-            self._device = _gpu_index(files, self._row_index)
+        with remember_damage(self._folder), closed_on_error(open_files(self._folder, self.shape)) as files:
+            row_index = RowIndex(files.ids, files.deleted)
+            device = None if self._device is None else _gpu_index(files, row_index)
+        old, self._files, self._flushed = self._files, files, files.head()
+        self._row_index, self._device = row_index, device
         old.close()
         return True
 
@@ -310,15 +311,6 @@ class LocalStore:
         self._check_open()
         if self._lock is None:
             raise StoreError(f"{self._folder}: was opened for reading only", "Open it with write=True.")
-
-
-def _row_index(files: Generation) -> RowIndex:
-    """Index the rows of newly opened files; closes them if they are damaged."""
-    try:
-        return RowIndex(files.ids, files.deleted)
-    except BaseException:
-        files.close()
-        raise
 
 
 def _gpu_index(files: Generation, row_index: RowIndex) -> "GpuIndex | None":

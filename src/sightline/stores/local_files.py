@@ -10,7 +10,7 @@ from sightline.errors import DamagedStoreError, StoreError
 from sightline.files import FolderLock, open_regular, remove_drafts
 from sightline.stores.base import Shape
 from sightline.stores.generation import Generation, generation_files, remove_others
-from sightline.stores.head import HEAD_FILE, check_shape, read_head, write_head
+from sightline.stores.head import HEAD_FILE, Head, check_shape, read_head, write_head
 
 LOCK_FILE = "lock"
 DAMAGE_FILE = "damaged"
@@ -49,24 +49,34 @@ def open_files(folder: Path, shape: Shape) -> Generation:
 def open_files_to_write(folder: Path, shape: Shape) -> Generation:
     """Open or create the files of a store, truncate them to what its head lists, and remove the remains of a crash."""
     head = read_head(folder)
-    if head is None:
-        files = Generation.new(folder, shape, 0)
-    else:
-        check_shape(folder, head, shape)
-        try:
-            files = Generation(folder, head, write=True)
-        except FileNotFoundError as error:
-            raise DamagedStoreError(f"{folder}: some of the store's files are missing") from error
-        remove_others(folder, head)
-        remove_drafts(folder)
-    if files.head() != head:  # new, or in a format without checksums
-        try:
+    with closed_on_error(_files_to_write(folder, shape, head)) as files:
+        if head is not None:
+            remove_others(folder, head)
+            remove_drafts(folder)
+        if files.head() != head:  # new, or in a format without checksums
             files.sync()
             write_head(folder, files.head())
-        except BaseException:
-            files.close()
-            raise
     return files
+
+
+def _files_to_write(folder: Path, shape: Shape, head: Head | None) -> Generation:
+    if head is None:
+        return Generation.new(folder, shape, 0)
+    check_shape(folder, head, shape)
+    try:
+        return Generation(folder, head, write=True)
+    except FileNotFoundError as error:
+        raise DamagedStoreError(f"{folder}: some of the store's files are missing") from error
+
+
+@contextmanager
+def closed_on_error(files: Generation) -> Iterator[Generation]:
+    """Close newly opened files if the block fails."""
+    try:
+        yield files
+    except BaseException:
+        files.close()
+        raise
 
 
 def delete_files(folder: Path) -> None:

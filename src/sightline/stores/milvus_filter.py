@@ -66,7 +66,7 @@ def _joined(parts: list[Pushed], *, all_must_hold: bool) -> Pushed:
 def _tested(test: Test, wanted: bool) -> Pushed:
     if test.sign == "null":
         return _unknown(test.column, wanted)
-    said = _like(test, wanted) if test.sign == "like" else _compared(test, wanted)
+    said = _matched(test, wanted) if test.sign == "like" else _compared(test, wanted)
     known = [f"{column} != {_written(UNKNOWN[column])}" for column in (test.column, test.other) if column in UNKNOWN]
     return said if not said.filter else Pushed(" and ".join([*known, f"({said.filter})"]), said.is_exact)
 
@@ -77,12 +77,16 @@ def _unknown(column: str, wanted: bool) -> Pushed:
     return Pushed(f"{column} {'==' if wanted else '!='} {_written(UNKNOWN[column])}", True)
 
 
-def _like(test: Test, wanted: bool) -> Pushed:
+def _matched(test: Test, wanted: bool) -> Pushed:
+    parts = [_like(test.column, str(pattern), wanted) for pattern in test.values]
+    return parts[0] if len(parts) == 1 else _joined(parts, all_must_hold=not wanted)
+
+
+def _like(column: str, pattern: str, wanted: bool) -> Pushed:
     """Translate `like` for ASCII prefixes only, on the column in lower case, because `like` ignores case."""
-    pattern = str(test.values[0])
     start = pattern.split("%")[0].split("_")[0]
     is_exact = pattern == f"{start}%"
-    if test.column != "path" or not start or not start.isascii() or not _is_plain(start) or not (wanted or is_exact):
+    if column != "path" or not start or not start.isascii() or not _is_plain(start) or not (wanted or is_exact):
         return _CANNOT_SAY
     return Pushed(_beginning(LOW_PATH, start.lower(), wanted), is_exact)
 

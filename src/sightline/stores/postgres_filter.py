@@ -48,7 +48,7 @@ def weakened(filter: Filter, columns: Columns) -> SqlCondition:
     if whole is not None:
         return whole
     if isinstance(filter, Test) and not _is_ascii(filter):
-        return weakened(replace(filter, values=(ascii_pattern(str(filter.values[0])),)), columns)
+        return weakened(replace(filter, values=tuple(ascii_pattern(str(one)) for one in filter.values)), columns)
     if not isinstance(filter, Joined):
         return EVERYTHING
     parts = [weakened(part, columns) for part in filter.parts]
@@ -60,7 +60,7 @@ def weakened(filter: Filter, columns: Columns) -> SqlCondition:
 
 def _is_ascii(test: Test) -> bool:
     """Return whether collation C suffices to ignore case, as `like` does; it knows the case of ASCII letters only."""
-    return test.sign != "like" or str(test.values[0]).isascii()
+    return test.sign != "like" or all(str(value).isascii() for value in test.values)
 
 
 def _joined(word: str, parts: list[SqlCondition]) -> SqlCondition:
@@ -77,7 +77,8 @@ def _tested(test: Test) -> SqlCondition:
         return SqlCondition(f"{sql} {test.sign} {_column(test.other)}")
     values = tuple(storable(value) for value in test.values)
     if test.sign == "like":
-        return SqlCondition(f"lower({sql}) LIKE lower(%s COLLATE \"C\") ESCAPE ''", values)
+        like = f"lower({sql}) LIKE lower(%s COLLATE \"C\") ESCAPE ''"
+        return SqlCondition(" OR ".join([like] * len(values)), values)
     if test.kind == "date":
         sign = "=" if test.sign == "in" else test.sign
         tests = [f"substr({sql}, 1, {len(str(value))}) {sign} %s" for value in test.values]

@@ -1,10 +1,14 @@
 """Translate filters to SQL."""
 
-from functools import cache
+import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from sightline.collection.catalog.filter_fields import FIELDS
 from sightline.stores.filters import Filter, Joined, Negated, Test, Value, ascii_pattern
+
+_KEPT = frozenset("\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}\N{KELVIN SIGN}")  # lower case: two letters, ASCII
+_OTHERS = re.compile(f"[^{''.join(_KEPT)}]+")
 
 
 class Condition(NamedTuple):
@@ -17,19 +21,16 @@ class Condition(NamedTuple):
 def lower_letters(text: str | None) -> str | None:
     """Convert each letter to lower case, unless that would change the number of letters: `like` counts them.
 
-    SQLite's LIKE ignores the case of ASCII letters only; catalogs have this function for the others. A letter beyond
-    ASCII never becomes one of ASCII, so servers may compare those by themselves.
+    SQLite's LIKE ignores the case of ASCII letters only; catalogs have this function for the others. It never turns
+    another letter into an ASCII letter, so a server that knows the case of ASCII letters only finds all matches.
 
     >>> lower_letters("ÄRGER, STRAẞE, ΟΔΟΣ")
     'ärger, straße, οδοσ'
     """
-    return text if text is None else text.lower() if text.isascii() else "".join(map(_lower, text))
-
-
-@cache
-def _lower(letter: str) -> str:
-    forms = (letter.lower().casefold(), letter.lower())  # casefold: a sigma at the end of a word is another letter
-    return next((one for one in forms if len(one) == 1 and one.isascii() == letter.isascii()), letter)
+    if text is None:
+        return None
+    lower = text.lower() if _KEPT.isdisjoint(text) else _OTHERS.sub(lambda found: found.group().lower(), text)
+    return lower.replace("ς", "σ")  # a sigma at the end of a word
 
 
 def to_sql(node: Filter) -> Condition:
@@ -55,7 +56,7 @@ def _tested(test: Test) -> Condition:
     if test.other is not None:
         return Condition(f"{sql} {test.sign} {FIELDS[test.other].sql}", ())
     if test.sign == "like":
-        return _like(sql, str(values[0]))
+        return _like(sql, values)
     if test.kind == "date":
         sign = "=" if test.sign == "in" else test.sign
         tests = [f"substr({sql}, 1, {len(str(value))}) {sign} ?" for value in values]
@@ -65,12 +66,21 @@ def _tested(test: Test) -> Condition:
     return Condition(f"{sql} {test.sign} ?", values)
 
 
-def _like(sql: str, pattern: str) -> Condition:
-    """Translate `like`; texts that do not match in ASCII are spared the function, which takes ten times as long."""
-    if pattern.isascii():
-        return Condition(f"{sql} LIKE ?", (pattern,))
-    lower = lower_letters(pattern) or ""
-    return Condition(f"({sql} LIKE ? AND lower_letters({sql}) LIKE ?)", (ascii_pattern(pattern), lower))
+def _like(sql: str, values: Sequence[Value]) -> Condition:
+    """Translate `like` with one or several patterns."""
+    patterns = [str(value) for value in values]
+    in_ascii = tuple(dict.fromkeys(map(ascii_pattern, patterns)))
+    like = _matches(sql, len(in_ascii))
+    if all(pattern.isascii() for pattern in patterns):
+        return Condition(like, in_ascii)
+    # `lower_letters` is slow: it is called only for texts that match in ASCII and, because of LIMIT, once for each
+    folded = f"(SELECT {_matches('low', len(patterns))} FROM (SELECT lower_letters({sql}) AS low LIMIT 1))"
+    return Condition(f"({like} AND {folded})", (*in_ascii, *(lower_letters(pattern) or "" for pattern in patterns)))
+
+
+def _matches(sql: str, count: int) -> str:
+    tests = " OR ".join([f"{sql} LIKE ?"] * count)
+    return tests if count == 1 else f"({tests})"
 
 
 def _in_album(test: Test) -> Condition:
@@ -82,7 +92,5 @@ def _in_album(test: Test) -> Condition:
         return Condition(f"EXISTS ({albums} WHERE value IN ({', '.join('?' * len(test.values))}))", test.values)
     if test.sign == "!=":
         return Condition(f"NOT EXISTS ({albums} WHERE value = ?)", test.values)
-    compared = (
-        _like("value", str(test.values[0])) if test.sign == "like" else Condition(f"value {test.sign} ?", test.values)
-    )
+    compared = _like("value", test.values) if test.sign == "like" else Condition(f"value {test.sign} ?", test.values)
     return Condition(f"EXISTS ({albums} WHERE {compared.sql})", compared.values)

@@ -49,6 +49,7 @@ _DEEPEST = 50
 _MOST = 5_000  # tokens
 _MOST_TESTS = 64  # each is evaluated for every file
 _COSTLY = {"modified": 4, "root": 8, "album": 8}  # computed columns, each of which counts as this many tests
+_COSTLY_LIKE = 4  # SQLite calls a Python function to ignore the case of letters beyond ASCII
 
 
 class _Token(NamedTuple):
@@ -236,11 +237,14 @@ class _Parser:
             return _perhaps(sign == "!=", Test(name, kind, "in", values))
         return Test(name, kind, sign, values[:1])
 
-    def like(self, column: _Token, name: str, kind: ColumnKind) -> Filter:
+    def like(self, column: _Token, name: str, kind: ColumnKind) -> Test:
         if kind == "number":
             raise self.wrong(column, f"{column.text} is a number, but `like` compares text", "Use =, < or >.")
-        tests = tuple(Test(name, kind, "like", (one,)) for one in _spellings(self.text(self.take())))
-        return tests[0] if len(tests) == 1 else Joined("or", tests)
+        token = self.take()
+        pattern = self.text(token)
+        if not pattern.isascii():
+            self.count(token, _COSTLY_LIKE)
+        return Test(name, kind, "like", _spellings(pattern))
 
     def within(self, name: str, kind: ColumnKind) -> Test:
         self.must_have("(")

@@ -10,6 +10,7 @@ from datetime import date
 from typing import Literal
 
 from sightline.collection.query_text.dates import find_dates, year_alone
+from sightline.languages.letters import plain_letters
 
 Kind = Literal["date", "name", "folder", "album"]
 
@@ -58,14 +59,14 @@ def understand(
     literal: Sequence[str] = (),
     is_english: bool = True,
 ) -> Understood:
-    """Find the phrases in a query that can be turned into filters.
+    """Find the phrases in a query that can be turned into filters. Its letters become plain, as models read them.
 
     folders: paths of all folders. albums: names of all albums. matches: returns whether a filter matches any item.
     literal: phrases to search for as words, such as filters that the user has removed.
     is_english: whether to look for phrases such as "last summer"; in other languages, only file names and dates without
         words, such as 2023-08-14, become filters.
     """
-    words = {phrase.casefold() for phrase in literal}
+    text, words = plain_letters(text), {plain_letters(phrase).casefold() for phrase in literal}
     chosen: list[Phrase] = []
     candidates = [*_dates(text, today), *_albums(text, albums), *_folders(text, folders), *_names(text)]
     if not is_english:
@@ -107,7 +108,7 @@ def _albums(text: str, albums: Iterable[str]) -> list[Phrase]:
     """Find album names that follow the word "album"."""
     found = []
     for name in sorted(albums, key=len, reverse=True):
-        pattern = rf"(?<!\w)(?:in |from )?(?:the |my )?album {re.escape(name)}(?!\w)"
+        pattern = rf"(?<!\w)(?:in |from )?(?:the |my )?album {re.escape(plain_letters(name))}(?!\w)"
         for match in re.finditer(pattern, text, re.IGNORECASE):
             found.append(_phrase(match, "album", f"album = '{_quoted(name)}'", name))
     return found
@@ -117,7 +118,7 @@ def _folders(text: str, folders: Iterable[str]) -> list[Phrase]:
     """Find folder names: after "folder", ignoring case; after "in" or "from", only if the capitalisation matches."""
     by_name: dict[str, list[str]] = {}
     for path in folders:
-        by_name.setdefault(path.rpartition("/")[2].casefold(), []).append(path)
+        by_name.setdefault(_folder_name(path).casefold(), []).append(path)
     found = []
     for name, paths in sorted(by_name.items(), key=lambda one: -len(one[0])):
         if name not in text.casefold() or len(name) < 2:
@@ -126,11 +127,15 @@ def _folders(text: str, folders: Iterable[str]) -> list[Phrase]:
         where = " or ".join(f"folder = '{_quoted(path)}' or folder like '{_quoted(path)}/%'" for path in chosen)
         pattern = rf"(?<!\w)(?P<lead>(?:(?:in|from) )?(?:the )?folder |(?:in|from) )(?P<name>{re.escape(name)})(?!\w)"
         for match in re.finditer(pattern, text, re.IGNORECASE):
-            is_exact = any(path.rpartition("/")[2] == match["name"] for path in paths)
+            is_exact = any(_folder_name(path) == match["name"] for path in paths)
             is_a_name = is_exact and (match["name"][0].isupper() or any(map(str.isdecimal, match["name"])))
             if "folder" in match["lead"].lower() or is_a_name:
                 found.append(_phrase(match, "folder", where, chosen[0]))
     return found
+
+
+def _folder_name(path: str) -> str:
+    return plain_letters(path.rpartition("/")[2])
 
 
 def _names(text: str) -> list[Phrase]:

@@ -1,13 +1,14 @@
 """Check a query's words before a search: whether the model can read them, and which may be misspelt."""
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from string import ascii_lowercase
 
 from sightline.bundle.model import MANY_LANGUAGES
-from sightline.bundle.words import Words, asks_for_something, words_in
+from sightline.bundle.words import Words, has_content_words, words_in
 from sightline.languages.scripts import INFLECTED, NAMES, is_unspaced, script, scripts_of
 
 Known = Callable[[str], bool]
@@ -26,12 +27,12 @@ class Wording:
 
     notice: a one-line message if the model cannot read the query.
     did_you_mean: the query with misspelt words replaced.
-    is_empty: whether the query asks for nothing, so that nothing is relevant to it.
+    has_content: whether any word or symbol of the query says what an image shows; if not, nothing is relevant to it.
     """
 
     notice: str | None = None
     did_you_mean: str | None = None
-    is_empty: bool = False
+    has_content: bool = True
 
 
 def check_wording(
@@ -41,6 +42,7 @@ def check_wording(
     is_whole: Known = lambda word: True,
     also: Callable[[], Sequence[str]] = lambda: (),
     lang: str | None = None,
+    knows_any: Known = lambda text: False,
 ) -> Wording:
     """Check the words of a query.
 
@@ -48,6 +50,7 @@ def check_wording(
     words: the words that the model was trained on; if empty, no word counts as unknown.
     is_whole: whether a word is a single token, so that the text encoder may know it anyway.
     also: returns other words that may be meant, such as words in file names; called only if a word is unknown.
+    knows_any: whether any part of a text is in the model's vocabulary; called for symbols, such as emoji.
     lang: the query's language, if known. In an inflected one no word counts as unknown: most would be correct forms.
 
     >>> check_wording("🐶", ["en"]).notice
@@ -57,11 +60,13 @@ def check_wording(
     """
     letters = [character for character in text if character.isalpha()]
     reads = _listed(languages)
-    if not letters and not any(character.isdigit() for character in text):
+    symbols = "".join(character for character in text if unicodedata.category(character).startswith("S"))
+    has_symbols = bool(symbols) and knows_any(symbols)
+    if not letters and not has_symbols and not any(character.isdigit() for character in text):
         where = f" in {reads}" if reads else ""
-        return Wording(f"No words to search for: describe what the image shows{where}.", is_empty=True)
-    if lang == "en" and not asks_for_something(text):
-        return Wording("These words do not say what an image shows; results are arbitrary.", is_empty=True)
+        return Wording(f"No words to search for: describe what the image shows{where}.", has_content=False)
+    if lang == "en" and not has_symbols and not has_content_words(text):
+        return Wording("These words do not say what an image shows; results are arbitrary.", has_content=False)
     scripts = {own for language in languages for own in scripts_of(language)}
     foreign = [letter for letter in letters if script(letter) not in scripts]
     if languages and MANY_LANGUAGES not in languages and 2 * len(foreign) > len(letters):

@@ -4,8 +4,8 @@
 
 The loop is what you would write yourself: an image tower of the bundled model's shape, in float32 in torch, with pixels
 from Pillow, in batches of eight. rclip's method is the same loop with a smaller tower, CLIP ViT-B/32; this method and
-`index --quick` are measured on photos of 0.5 and 12 megapixels, with and without an EXIF thumbnail. All take turns, each
-in its own process. The best time counts, excluding the time to load the model.
+`index --quick` are measured on photos of 0.5 and 12 megapixels, the latter with and without an EXIF thumbnail. All take
+turns, each in its own process. The best time counts, excluding the time to load the model.
 """
 
 import argparse

@@ -294,8 +294,8 @@ def _score(model: Model, text: str, texts: Encoded, row: int, image: Encoded, la
     logit = model.match(texts.states[own], texts.mask[own], image.states, image.mask)
     cosine = texts.embedding[own] @ image.embedding.T
     found = {"cosine": float(cosine[0, 0]), "logit": float(logit[0])}
-    is_empty = check_wording(text, model.languages, lang=lang).is_empty
-    chance = None if is_empty else _relevance(model, text, cosine[0], logit)
+    wording = check_wording(text, model.languages, lang=lang, knows_any=model.tokenizer.knows_any)
+    chance = _relevance(model, text, cosine[0], logit) if wording.has_content else None
     return found if chance is None else {**found, "relevance": chance}
 
 

@@ -14,7 +14,7 @@ from benchmarks.vector_search.steps import EQUAL, LEAST
 TEMPLATE, PLOTS = Path(__file__).with_name("performance.md"), Path("plots", "speed")
 Results = Mapping[str, Mapping[str, Any]]
 Rows = list[dict[str, Any]]
-USED = (*SCRIPTS, "gpu", "scan-gpu", "training-gpu")
+USED = (*SCRIPTS, "previews", "gpu", "scan-gpu", "training-gpu")
 
 
 def read(folder: Path = RESULTS) -> dict[str, dict[str, Any]]:
@@ -30,6 +30,8 @@ def page(results: Results, drawn: Mapping[str, str]) -> str:
         "targets": _targets(results),
         "plots": "\n\n".join(f"![{title}]({(PLOTS / name).as_posix()})" for name, title in drawn.items()),
         "photos": _photos(results["indexing"]["rows"]),
+        "previews": results["previews"],
+        "thumbnails": results["previews"]["rows"],
         "retrieval": _retrieval(results["retrieval"]["rows"]),
         "graph saves": f"{min(saves):.1f} to {max(saves):.1f}",
         "graph builds": f"{min(builds):.0f} to {max(builds):.0f}",

@@ -1,6 +1,8 @@
 """Large photos are read by the preview that the camera stored in them, if a model allows it."""
 
+import io
 import struct
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -10,6 +12,7 @@ from PIL import Image
 
 from sightline.errors import MediaError
 from sightline.media import ImageBytes, Preprocess, to_pixels
+from sightline.media.embedded import smallest_preview
 from sightline.media.pixels import open_for_model
 from tests.media.sample_pictures import BLUE, GREEN, centres, encoded, quarters, source
 
@@ -78,6 +81,7 @@ def test_a_preview_keeps_the_size_the_details_and_the_orientation_of_the_photo(o
     [
         pytest.param(with_thumbnail(one_colour(GREEN, 40, 30)), id="too small"),
         pytest.param(with_thumbnail(one_colour(GREEN, 160, 160)), id="of another shape"),
+        pytest.param(with_second_image(Image.new("RGB", (2400, 1800), BLUE), FULL_HD), id="as large as the photo"),
         pytest.param(with_thumbnail(one_colour(GREEN, 120, 160)), id="turned"),
         pytest.param(with_thumbnail(one_colour(GREEN, 160, 120)[:-40]), id="cut off"),
         pytest.param(with_thumbnail(b"\xff\xd8\xff nothing"), id="damaged"),
@@ -95,6 +99,19 @@ def test_the_smallest_preview_with_enough_pixels_is_read() -> None:
     both = source(with_second_image(Image.new("RGB", (640, 480), BLUE), VGA, exif=thumbnail))
     assert is_of_one_colour(both, GREEN)
     assert is_of_one_colour(both, BLUE, replace(QUICK, decode_at_least=130))
+
+
+def test_a_file_that_lists_its_images_many_times_takes_no_more_memory() -> None:
+    data = with_second_image(Image.new("RGB", (640, 480), BLUE), VGA) + bytes(10_000_000)
+    photo = Image.open(io.BytesIO(data))
+    entries = photo.mpinfo[0xB002]  # type: ignore[attr-defined]
+    large = {**entries[1], "Size": len(data), "DataOffset": 0}
+    photo.mpinfo[0xB002] = [entries[0], *[large] * 1000]  # type: ignore[attr-defined]
+    tracemalloc.start()
+    assert smallest_preview(photo, data, 32) is None
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4_000_000
 
 
 def test_a_small_photo_is_decoded_itself() -> None:

@@ -62,6 +62,8 @@ def test_pooled_patches_leave_less_to_the_layers_above() -> None:
     assert [tuple(part.shape) for part in out] == [(2, 12), (2, 16, 6), (2, 16, 10)]
     with pytest.raises(ModelError, match="9 x 9 patches"):
         ImageStudent(ViTModel(config, add_pooling_layer=False), SHAPE, size=36, pool_layer=1)
+    with pytest.raises(ModelError, match="pool_layer cannot be 3"):
+        ImageStudent(ViTModel(config, add_pooling_layer=False), SHAPE, pool_layer=3)
 
 
 def test_patches_are_averaged_with_their_neighbours() -> None:

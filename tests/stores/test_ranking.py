@@ -1,3 +1,5 @@
+import os
+import subprocess
 import sys
 
 import numpy as np
@@ -104,3 +106,27 @@ def test_faiss_is_imported_once_it_pays(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(float16_scan, "_compared", 0)
     monkeypatch.setitem(sys.modules, "faiss", float16_scan)
     assert is_worthwhile(1)
+
+
+def test_faiss_starts_no_threads_of_its_own_and_searches_after_a_fork() -> None:
+    code = """
+import faiss, os, numpy as np, threading
+from sightline.stores.float16_scan import best_places
+vectors = np.eye(64, dtype=np.float16)
+before = faiss.omp_get_max_threads()
+def search():
+    return best_places(vectors, np.ones(64, dtype=np.float32), 3)
+search()
+assert faiss.omp_get_max_threads() == before
+threads = len(os.listdir("/proc/self/task"))
+child = os.fork()
+if not child:
+    search()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+print(threads)
+"""
+    environment = {**os.environ, "OMP_NUM_THREADS": "7", "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 7

@@ -116,6 +116,8 @@ class ImageStudent(nn.Module):
         if own**2 + 1 != embeddings.position_embeddings.shape[1]:
             positions = resized_positions(embeddings.position_embeddings.detach(), own)
             embeddings.position_embeddings = nn.Parameter(positions)
+        if not 0 <= pool_layer < len(towers.layers(encoder)):
+            raise ModelError(f"pool_layer cannot be {pool_layer}", "Use the number of a layer below the last, or 0.")
         if pool_layer and own % 2:
             raise ModelError(f"{own} x {own} patches cannot be pooled by 2 x 2", "Change the size of the images.")
         left = own // 2 if pool_layer else own

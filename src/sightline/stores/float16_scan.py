@@ -5,6 +5,8 @@ NumPy first converts them to float32, which takes several times as long, on some
 
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -44,7 +46,8 @@ def best_places(vectors: Float16Array, query: Float32Array, k: int) -> Ids | Non
 
     def best(piece: slice) -> tuple[Ids, Float32Array, bool]:
         count = min(k + _SPARE, piece.stop - piece.start)
-        scores, places = _index(vectors[piece]).search(query[None], count)
+        with _one_thread():
+            scores, places = _index(vectors[piece]).search(query[None], count)
         return places[0] + piece.start, scores[0], count == piece.stop - piece.start
 
     found = map_slices(best, len(vectors), _PIECE)
@@ -54,6 +57,19 @@ def best_places(vectors: Float16Array, query: Float32Array, k: int) -> Ids | Non
         return None
     chosen: Ids = np.concatenate([places for places, _, _ in found])[scores >= least]
     return np.sort(chosen)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Keep FAISS from starting threads of its own for the calling thread: it would even for one query."""
+    import faiss
+
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
 
 
 def _index(vectors: Float16Array) -> Any:

@@ -13,6 +13,7 @@ from PIL import Image
 from sightline.errors import MediaError
 from sightline.media import ImageBytes, Preprocess, to_pixels
 from sightline.media.embedded import smallest_preview
+from sightline.media.memory import decoding
 from sightline.media.pixels import open_for_model
 from tests.media.sample_pictures import BLUE, GREEN, centres, encoded, quarters, source
 
@@ -99,6 +100,16 @@ def test_the_smallest_preview_with_enough_pixels_is_read() -> None:
     both = source(with_second_image(Image.new("RGB", (640, 480), BLUE), VGA, exif=thumbnail))
     assert is_of_one_colour(both, GREEN)
     assert is_of_one_colour(both, BLUE, replace(QUICK, decode_at_least=130))
+
+
+def test_a_broken_preview_holds_no_memory_while_the_photo_waits_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    reserved: list[int] = []
+    monkeypatch.setattr(decoding, "reserve", reserved.append)
+    image = source(with_thumbnail(one_colour(GREEN, 160, 120)[:-40]))
+    assert not is_of_one_colour(image, GREEN)
+    assert len(reserved) == 1
+    assert is_of_one_colour(source(with_thumbnail(one_colour(GREEN, 160, 120))), GREEN)
+    assert len(reserved) == 1
 
 
 def test_a_file_that_lists_its_images_many_times_takes_no_more_memory() -> None:

@@ -29,7 +29,7 @@ def smallest_preview(photo: Image.Image, data: bytes, at_least: int) -> bytes | 
     found: list[tuple[int, int, memoryview]] = []
     for preview in (*_thumbnail(photo), *_large_thumbnails(photo, data)):
         width, height = _size(preview)
-        is_smaller = _SMALLER * width * height <= photo.width * photo.height
+        is_smaller = width * height <= min(LARGE, photo.width * photo.height // _SMALLER)
         if min(width, height) >= at_least and is_smaller and _has_shape((width, height), photo.size):
             found.append((width * height, len(found), preview))
     return bytes(min(found)[2]) if found else None

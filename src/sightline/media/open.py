@@ -166,11 +166,16 @@ def _opened(name: str, decoder: _Decoder, data: bytes, max_pixels: int) -> Image
     return image
 
 
-def _loaded(image: ImageFile.ImageFile, at_least: int | None) -> FramedImage:
-    """Decode an open image; it is not turned upright."""
+def _loaded(image: ImageFile.ImageFile, at_least: int | None, *, is_preview: bool = False) -> FramedImage:
+    """Decode an open image; it is not turned upright.
+
+    is_preview: no memory is reserved, because it is small, and because the photo may have to be decoded after it.
+        Threads that wait for more memory than they hold could wait for each other forever.
+    """
     sides = image.size
     scaled = image.draft(None, (at_least, at_least)) if at_least is not None and image.format in _JPEG else None
-    decoding.reserve(decoded_bytes(image.mode, image.size))
+    if not is_preview:
+        decoding.reserve(decoded_bytes(image.mode, image.size))
     with _quiet_if_huge(sides):
         image.load()
     exif = _exif(image)
@@ -189,7 +194,7 @@ def _preview(
         found = smallest_preview(photo, data, at_least)
         if found is None:
             return None
-        framed = _loaded(_opened(name, decoder, found, max_pixels), at_least)
+        framed = _loaded(_opened(name, decoder, found, max_pixels), at_least, is_preview=True)
     except Exception:  # as in open_framed; the photo itself may be intact
         return None
     return replace(framed, sides=photo.size, exif=_exif(photo))

@@ -134,7 +134,9 @@ def main() -> None:
             case = Case(work, size, arguments.model, photos, arguments.queries or queries, care, seconds)
             found += rows(case, cores)
             shutil.rmtree(case.at)
-    save("retrieval", arguments, [samples.data()], found, ratios(found, cores), model=arguments.model, care=care)
+            save(
+                "retrieval", arguments, [samples.data()], found, ratios(found, cores), model=arguments.model, care=care
+            )
 
 
 if __name__ == "__main__":

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from sightline.arrays import Float16Array, Float32Array
-from sightline.parallel import map_slices
+from sightline.parallel import map_slices, usable_cpus
 from sightline.stores.base import Ids
 
 SLACK = 1e-5
 """How much a score in float32 may differ from the exact cosine."""
 
 _SPARE = 16  # results beyond k, in case several are about as good as the last
-_PIECE = 4_096  # vectors compared by one thread
-_WORTH_IMPORTING = 2_000_000  # vectors that NumPy compares in about the time that importing FAISS takes
+_PIECE = 4_096  # a separate thread is worthwhile to compare this many vectors
+_WORTH_IMPORTING = 300_000  # vectors that NumPy compares in about the time that importing FAISS takes
 _lock = threading.Lock()
 _compared = 0
 
@@ -50,7 +50,7 @@ def best_places(vectors: Float16Array, query: Float32Array, k: int) -> Ids | Non
             scores, places = _index(vectors[piece]).search(query[None], count)
         return places[0] + piece.start, scores[0], count == piece.stop - piece.start
 
-    found = map_slices(best, len(vectors), _PIECE)
+    found = map_slices(best, len(vectors), max(_PIECE, -(-len(vectors) // usable_cpus())))
     scores = np.concatenate([some for _, some, _ in found])
     least = np.partition(scores, len(scores) - k)[len(scores) - k] - SLACK
     if any(not is_all and some[-1] >= least for _, some, is_all in found):

@@ -26,13 +26,13 @@ def smallest_preview(photo: Image.Image, data: bytes, at_least: int) -> bytes | 
 
     None if there is none, or if its shape is not the photo's, as after cropping with a program that keeps the preview.
     """
-    found: list[tuple[int, int, memoryview]] = []
+    found: dict[int, memoryview] = {}
     for preview in (*_thumbnail(photo), *_large_thumbnails(photo, data)):
         width, height = _size(preview)
         is_smaller = width * height <= min(LARGE, photo.width * photo.height // _SMALLER)
         if min(width, height) >= at_least and is_smaller and _has_shape((width, height), photo.size):
-            found.append((width * height, len(found), preview))
-    return bytes(min(found)[2]) if found else None
+            found[width * height] = preview
+    return bytes(found[min(found)]) if found else None
 
 
 def _thumbnail(photo: Image.Image) -> Iterator[memoryview]:

@@ -77,7 +77,7 @@ def _index(vectors: Float16Array) -> Any:
     import faiss
 
     made: Any = faiss.IndexScalarQuantizer(vectors.shape[1], faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
-    owner = made.codes.owner  # nobody, as of all empty lists
+    owner = made.codes.owner  # null: FAISS is not to free the vectors
     codes: Any = faiss.MaybeOwnedVectorUInt8  # type: ignore[attr-defined, unused-ignore]  # its stubs leave it out
     made.codes = codes.create_view(faiss.swig_ptr(vectors.view(np.uint8)), vectors.nbytes, owner)
     made.is_trained, made.ntotal = True, len(vectors)

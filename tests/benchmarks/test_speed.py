@@ -5,16 +5,19 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks import growing, indexing, scan, timing, training
+from benchmarks import growing, indexing, samples, scan, timing, training
 from benchmarks.bench import TARGETS
 from benchmarks.evaluation import Rates, table4
 from benchmarks.provenance import ROOT
+from sightline.media import ImageFile, Preprocess
+from sightline.media.pixels import open_for_model
 
 TOWER = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48}
 IMAGE_TOWER = TOWER | {"image_size": 32, "patch_size": 16, "projection_dim": 8}
@@ -151,3 +154,11 @@ def test_the_gpu_benchmark_needs_neither_onnx_runtime_nor_faiss(tmp_path: Path, 
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "gpu.json").read_text())
     assert {"ms, retrieve from 300 and rerank 20", "seconds, evaluate 3 images with rerank 20"} <= set(result["ratios"])
+
+
+def test_photos_have_thumbnails_that_quick_indexing_reads(tmp_path: Path) -> None:
+    samples.write_photos(samples.made_up(1), tmp_path, (2400, 1800), (160, 120))
+    (file,) = tmp_path.iterdir()
+    preprocess = Preprocess(32, mean=(0, 0, 0), std=(1, 1, 1), decode_at_least=96, previews=True)
+    assert open_for_model(ImageFile(file), preprocess).image.size == (160, 120)
+    assert open_for_model(ImageFile(file), replace(preprocess, previews=None)).image.size == (300, 225)

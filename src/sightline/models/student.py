@@ -1,5 +1,6 @@
 """Students of a bundle: encoders with heads that produce the bundle's embedding, fragments and states."""
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -77,6 +78,19 @@ def resized_positions(positions: Tensor, rows: int) -> Tensor:
     return torch.cat([first, F.interpolate(square, size=(rows, rows), mode="bicubic").flatten(2).transpose(1, 2)], 1)
 
 
+def resized_projection(weight: Tensor, side: int) -> Tensor:
+    """Return the weights of a patch embedding [width, 3 · n²] for patches of another side: [width, 3 · side²].
+
+    They give a patch the vector that the original ones give it when it is enlarged or reduced to n × n pixels.
+    """
+    old = math.isqrt(weight.shape[1] // 3)
+    if old == side:
+        return weight
+    one_hot = torch.eye(side * side, dtype=weight.dtype, device=weight.device).view(side * side, 1, side, side)
+    resized = F.interpolate(one_hot, size=(old, old), mode="bicubic", antialias=side > old).flatten(1)
+    return (weight.view(-1, 3, old * old) @ resized.T).flatten(1)
+
+
 def area_means(rows: int, cells: int) -> Tensor:
     """Return weights [cells², rows²] that average a grid of rows × rows into cells × cells of equal area.
 
@@ -137,11 +151,16 @@ class ImageStudent(nn.Module):
         return self.heads(pooled, parts if self.averages is None else self.averages.to(parts) @ parts)  # type: ignore[no-any-return]
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
-        """Load the weights of a student, which may have been trained with images of another size."""
-        name = "encoder.embeddings.position_embeddings"
-        rows = round((self.encoder.embeddings.position_embeddings.shape[1] - 1) ** 0.5)
+        """Load the weights of a student, which may have been trained with images or patches of another size."""
+        embeddings = self.encoder.embeddings
+        positions, projection = (
+            f"encoder.embeddings.{name}" for name in ("position_embeddings", "patch_embeddings.projection.weight")
+        )
+        rows = round((embeddings.position_embeddings.shape[1] - 1) ** 0.5)
         found = {key: value.float() for key, value in weights.items()}
-        self.load_state_dict({**found, name: resized_positions(found[name], rows)})
+        found[positions] = resized_positions(found[positions], rows)
+        found[projection] = resized_projection(found[projection], embeddings.patch_embeddings.side)
+        self.load_state_dict(found)
 
 
 class TextStudent(nn.Module):

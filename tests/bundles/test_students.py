@@ -97,13 +97,16 @@ def test_the_mean_of_students_of_different_sizes_is_loaded() -> None:
     torch.testing.assert_close(target.encoder.embeddings.position_embeddings, (both[0] + both[1]) / 2)
 
 
-def test_a_fast_image_graph_can_be_trained_further(tmp_path: Path) -> None:
+@pytest.mark.parametrize("merge_layer", [0, 1])
+def test_a_fast_image_graph_can_be_trained_further(merge_layer: int, tmp_path: Path) -> None:
     torch.manual_seed(0)
     config = ViTConfig(
         hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, patch_size=8, image_size=32
     )
+    shape = StudentShape(8, 4, 12)
     trained, loaded = (
-        ImageStudent(ViTModel(config, add_pooling_layer=False), StudentShape(8, 4, 12), rows=2).eval() for _ in range(2)
+        ImageStudent(ViTModel(config, add_pooling_layer=False), shape, rows=2, merge_layer=merge_layer).eval()
+        for _ in range(2)
     )
     random = np.random.default_rng(0)
     for value in trained.state_dict().values():
@@ -148,12 +151,14 @@ def test_sources_can_be_drawn_equally_often(tiny_bundle: Path, shards: Path) -> 
     records = read_all([str(shards / "flickr8k-train-000.tar")])
     named, spec = {"web": records[:2], "coco": records[2:]}, read_spec(tiny_bundle)
     pixels = decoded(records, require_pixels(spec.image.input), torch.device("cpu"), None)
-    drawn = {}
+    drawn, anchors = {}, {}
     for balance in (0.0, 1.0):
         teaching = fast.TeachingData(tiny_bundle, spec, named, pixels, crop=1.0, balance=balance)
         random = np.random.default_rng(0)
         drawn[balance] = sum(teaching.batch(1, random)[0].name == "web" for _ in range(300)) / 300
+        anchors[balance] = (teaching.anchors(300) < 2).float().mean().item()
     assert drawn[0.0] == pytest.approx(1 / 2, abs=0.1)
+    assert anchors == pytest.approx(drawn, abs=0.1)
     assert drawn[1.0] == pytest.approx(2 / 12, abs=0.07)
 
 

@@ -79,16 +79,19 @@ def resized_positions(positions: Tensor, rows: int) -> Tensor:
 
 
 def resized_projection(weight: Tensor, side: int) -> Tensor:
-    """Return the weights of a patch embedding [width, 3 · n²] for patches of another side: [width, 3 · side²].
+    """Resize the weight of a patch embedding, [width, 3 · n²], for other patches: [width, 3 · side²].
 
-    They give a patch the vector that the original ones give it when it is enlarged or reduced to n × n pixels.
+    If images are enlarged together with larger patches, their vectors stay the same (FlexiViT, Beyer et al. 2023).
+    Smaller patches have the vectors of the original ones for images enlarged to them.
     """
     old = math.isqrt(weight.shape[1] // 3)
     if old == side:
         return weight
-    one_hot = torch.eye(side * side, dtype=weight.dtype, device=weight.device).view(side * side, 1, side, side)
-    resized = F.interpolate(one_hot, size=(old, old), mode="bicubic", antialias=side > old).flatten(1)
-    return (weight.view(-1, 3, old * old) @ resized.T).flatten(1)
+    small, large = sorted((old, side))
+    one_hot = torch.eye(small * small, dtype=weight.dtype, device=weight.device).view(-1, 1, small, small)
+    enlarged = F.interpolate(one_hot, size=(large, large), mode="bicubic").flatten(1)
+    resize = enlarged.T if side < old else torch.linalg.pinv(enlarged.double()).T.to(weight)
+    return (weight.view(-1, 3, old * old) @ resize).flatten(1)
 
 
 def area_means(rows: int, cells: int) -> Tensor:
@@ -103,24 +106,36 @@ def area_means(rows: int, cells: int) -> Tensor:
     return torch.kron(shares, shares)
 
 
-def halved(patches: Tensor) -> Tensor:
-    """Average 2 x 2 patches of a square grid each: [batch, rows², width] to [batch, rows² / 4, width]."""
-    rows, width = round(patches.shape[1] ** 0.5), patches.shape[2]
-    return patches.reshape(-1, rows // 2, 2, rows // 2, 2, width).mean((2, 4)).flatten(1, 2)
+class Merge(nn.Linear):
+    """Merges 2 x 2 patches of a square grid each: [batch, rows², width] to [batch, rows² / 4, width].
+
+    Before any training, it averages them.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__(4 * width, width)
+        nn.init.zeros_(self.bias)
+        self.weight = nn.Parameter(torch.eye(width).repeat(1, 4) / 4)
+
+    def forward(self, patches: Tensor) -> Tensor:
+        """Merge the patches."""
+        rows, width = round(patches.shape[1] ** 0.5), patches.shape[2]
+        split = patches.reshape(-1, rows // 2, 2, rows // 2, 2, width).permute(0, 1, 3, 2, 4, 5)
+        return super().forward(split.reshape(-1, rows * rows // 4, 4 * width))
 
 
 class ImageStudent(nn.Module):
     """A ViT from transformers whose patches form the bundle's grid, or are averaged into it.
 
     size: the size of its images; 0 for that of the encoder. rows: the rows of the bundle's grid; 0 for the patches'.
-    pool_layer: 2 x 2 patches each are averaged after this many layers, so that those above read fewer; 0 for never.
+    merge_layer: 2 x 2 patches each are merged after this many layers, so that those above read fewer; 0 for never.
     """
 
     def __init__(
-        self, encoder: PreTrainedModel, shape: StudentShape, size: int = 0, rows: int = 0, pool_layer: int = 0
+        self, encoder: PreTrainedModel, shape: StudentShape, size: int = 0, rows: int = 0, merge_layer: int = 0
     ) -> None:
         super().__init__()
-        self.encoder, self.pool_layer = encoder, pool_layer
+        self.encoder, self.merge_layer = encoder, merge_layer
         embeddings = encoder.embeddings
         if not isinstance(embeddings.patch_embeddings, PatchProduct):
             embeddings.patch_embeddings = PatchProduct(embeddings.patch_embeddings.projection)
@@ -130,11 +145,13 @@ class ImageStudent(nn.Module):
         if own**2 + 1 != embeddings.position_embeddings.shape[1]:
             positions = resized_positions(embeddings.position_embeddings.detach(), own)
             embeddings.position_embeddings = nn.Parameter(positions)
-        if not 0 <= pool_layer < len(towers.layers(encoder)):
-            raise ModelError(f"pool_layer cannot be {pool_layer}", "Use the number of a layer below the last, or 0.")
-        if pool_layer and own % 2:
-            raise ModelError(f"{own} x {own} patches cannot be pooled by 2 x 2", "Change the size of the images.")
-        left = own // 2 if pool_layer else own
+        if not 0 <= merge_layer < len(towers.layers(encoder)):
+            raise ModelError(f"merge_layer cannot be {merge_layer}", "Use the number of a layer below the last, or 0.")
+        if merge_layer and own % 2:
+            raise ModelError(f"{own} x {own} patches cannot be merged by 2 x 2", "Change the size of the images.")
+        left = own // 2 if merge_layer else own
+        if merge_layer:  # a part of its layer, so that it is trained at the same rate
+            towers.layers(encoder)[merge_layer].add_module("merge", Merge(encoder.config.hidden_size))
         self.register_buffer("averages", area_means(left, rows) if rows not in (0, left) else None, persistent=False)
         self.heads = Heads(encoder.config.hidden_size, shape)
 
@@ -142,8 +159,8 @@ class ImageStudent(nn.Module):
         """Encode normalised pixels [batch, 3, size, size]."""
         seen = self.encoder.embeddings(pixels)
         for number, layer in enumerate(towers.layers(self.encoder)):
-            if number and number == self.pool_layer:
-                seen = torch.cat([seen[:, :1], halved(seen[:, 1:])], 1)
+            if number and number == self.merge_layer:
+                seen = torch.cat([seen[:, :1], layer.get_submodule("merge")(seen[:, 1:])], 1)
             seen = layer(seen)
         seen = self.encoder.layernorm(seen)
         parts = seen[:, 1:]
@@ -151,13 +168,17 @@ class ImageStudent(nn.Module):
         return self.heads(pooled, parts if self.averages is None else self.averages.to(parts) @ parts)  # type: ignore[no-any-return]
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
-        """Load the weights of a student, which may have been trained with images or patches of another size."""
+        """Load the weights of a student, which may have been trained with images or patches of another size.
+
+        It may also have been trained without merging patches.
+        """
         embeddings = self.encoder.embeddings
         positions, projection = (
             f"encoder.embeddings.{name}" for name in ("position_embeddings", "patch_embeddings.projection.weight")
         )
         rows = round((embeddings.position_embeddings.shape[1] - 1) ** 0.5)
-        found = {key: value.float() for key, value in weights.items()}
+        averaging = {key: value for key, value in self.state_dict().items() if ".merge." in key}
+        found = averaging | {key: value.float() for key, value in weights.items()}
         found[positions] = resized_positions(found[positions], rows)
         found[projection] = resized_projection(found[projection], embeddings.patch_embeddings.side)
         self.load_state_dict(found)

@@ -123,7 +123,7 @@ class TeachingData:
                 captions.append(list(range(len(texts), len(texts) + len(own))))
                 texts.extend(own)
             own_texts = len(texts) - len(chances)
-            chances += own_texts * [own_texts ** (balance - 1)]
+            chances += own_texts * [max(own_texts, 1) ** (balance - 1)]
             self.sources.append(Source(name, torch.arange(first, first + len(some)), captions))
             first += len(some)
         tokenizer = Tokenizer.open(folder / spec.text.tokenizer, spec.text.max_length, spec.text.pad_id)
@@ -288,7 +288,8 @@ def train(args: argparse.Namespace, teaching: TeachingData, found: list[Validati
     torch.manual_seed(args.seed)
     random, device = np.random.default_rng(args.seed), teaching.device
     rows = round(teaching.views.seen["fragments"].shape[1] ** 0.5)
-    student = new_student(args.start, shape, args.activation, args.random, teaching.size, rows, args.merge_layer)
+    blank = args.random or bool(args.weights)
+    student = new_student(args.start, shape, args.activation, blank, teaching.size, rows, args.merge_layer)
     if args.weights:
         student.load(read_weights(Path(args.weights)))
     student = student.to(device)

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from transformers import BertConfig, BertModel, ViTConfig, ViTModel
 
 import tiny
 from bundles import fast, languages
-from bundles.distil import Progress, TeacherGraph, decoded, recalls, same_order, taught_texts
+from bundles.distil import Progress, TeacherGraph, decoded, fit, recalls, same_order, taught_texts
 from bundles.fast_export import load_mean
 from bundles.fast_weights import weights_of_graph
 from sightline.bundle import Bundle
@@ -230,6 +231,30 @@ def test_recalls_of_known_ranks() -> None:
     assert found["t2i R@1"] == pytest.approx(200 / 3)
     assert found["t2i R@5"] == 100
     assert found["i2t R@1"] == pytest.approx(100)
+
+
+def test_an_interrupted_training_leaves_its_last_weights(tmp_path: Path) -> None:
+    student = torch.nn.Linear(2, 1)
+    args = Namespace(steps=20, minutes=1e9, without=[], log=100, out=str(tmp_path))
+    steps = iter(range(9))
+
+    def step() -> tuple[dict[str, torch.Tensor], dict[str, object]]:
+        if next(steps, None) is None:
+            raise KeyboardInterrupt
+        return {"away": student(torch.ones(1, 2)).square().mean()}, {}
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(
+            student,
+            torch.optim.SGD([{"params": student.parameters(), "initial_lr": 0.1}]),
+            {"away": 1.0},
+            step,
+            args,
+            0.5,
+        )
+    saved = torch.load(tmp_path / "student.pt", weights_only=True)
+    assert saved.keys() == student.state_dict().keys()
+    assert list(tmp_path.glob("*.new")) == []
 
 
 def test_the_rate_rises_and_falls() -> None:

@@ -25,7 +25,7 @@ from sightline.training.corpus import device_pixels, normalised
 from sightline.training.decoding import Decoder, ahead
 
 _CHUNK = 512
-_SAVES = 10
+_SAVES = 10  # times that a training saves its weights
 
 
 class TeacherGraph:
@@ -251,8 +251,8 @@ def fit(
     """Train a student on the weighted sum of its losses; returns the number of steps, and the seconds they took.
 
     step: encodes a batch; returns its losses by name, and other values to log. args: the options `steps`, `minutes`,
-    `log`, `without` (losses to leave out) and `out`, the folder for the log and the averaged weights, which are saved
-    ten times. decay: see `Average`.
+    `log`, `without` (losses to leave out) and `out`, the folder for the log and the averaged weights, which are also
+    saved on the way. decay: see `Average`.
     """
     weights = {name: weight for name, weight in weights.items() if name not in args.without}
     average, progress, out = Average(student, decay), Progress(args.steps, args.minutes), Path(args.out)

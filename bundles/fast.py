@@ -76,22 +76,20 @@ class Source:
 
 @dataclass(slots=True)
 class Views:
-    """One augmented view of every image: its crop, and the teacher's outputs for it.
+    """One augmented view of every image: its pixels, uint8 and in the student's size, and the teacher's outputs.
 
-    share, other: the share of the image itself in its view, 1 without mixing, and the row of the image mixed into it.
+    share: the share of the image itself in its view, 1 without mixing.
     """
 
-    boxes: Tensor
-    mirrored: Tensor
+    pixels: Tensor
     share: Tensor
-    other: Tensor
     seen: dict[str, Tensor]
 
     @classmethod
-    def of(cls, count: int, device: torch.device) -> "Views":
+    def of(cls, count: int, size: int, device: torch.device) -> "Views":
         """Return room for the views of `count` images."""
-        rows = torch.arange(count, device=device)
-        return cls(torch.zeros(count, 4, device=device), rows < 0, torch.ones(count, device=device), rows, {})
+        pixels = torch.zeros(count, 3, size, size, dtype=torch.uint8, device=device)
+        return cls(pixels, torch.ones(count, device=device), {})
 
 
 class TeachingData:
@@ -131,32 +129,32 @@ class TeachingData:
         self.texts: TaughtTexts = taught_texts(graph, tokenizer, texts, self.device, words=False)
         self._chances = torch.tensor(chances, device=self.device)
         count = len(pixels)
-        self.views = Views.of(count, self.device)
+        self.views = Views.of(count, self.size, self.device)
         self._order, self._next = torch.randperm(count, device=self.device), 0
 
     @torch.no_grad()
     def look(self, rows: Tensor) -> None:
         """Replace the views of these images with new ones."""
         draws, mixed = torch.rand(len(rows), 5, device=self.device), torch.rand(len(rows), 2, device=self.device)
-        self.views.boxes[rows] = crop_boxes(draws[:, 1:], self.crop, _ASPECT)
-        self.views.mirrored[rows] = draws[:, 0] < 0.5
-        self.views.share[rows] = torch.where(mixed[:, 0] < self.mix, 1 - mixed[:, 1] / 2, 1.0)
-        self.views.other[rows] = torch.randint(len(self.pixels), (len(rows),), device=self.device)
-        out = self.teacher(pixels=normalised(self.view(rows), self.preprocess))
+        share = torch.where(mixed[:, 0] < self.mix, 1 - mixed[:, 1] / 2, 1.0)
+        other = torch.randint(len(self.pixels), (len(rows),), device=self.device)
+        view = self.mixture(rows, other, share, crop_boxes(draws[:, 1:], self.crop, _ASPECT), draws[:, 0] < 0.5)
+        self.views.pixels[rows] = self.resized(view).round().clamp(0, 255).to(torch.uint8)
+        self.views.share[rows] = share
+        out = self.teacher(pixels=normalised(view, self.preprocess))
         for part in PARTS:
             if part not in self.views.seen:
                 shape = (len(self.pixels), *out[part].shape[1:])
                 self.views.seen[part] = torch.empty(shape, dtype=torch.bfloat16, device=self.device)
             self.views.seen[part][rows] = out[part].to(torch.bfloat16)
 
-    def view(self, rows: Tensor) -> Tensor:
-        """Return the current views of these images, with values from 0 to 255."""
-        boxes, mirrored = self.views.boxes[rows], self.views.mirrored[rows]
+    def mixture(self, rows: Tensor, other: Tensor, share: Tensor, boxes: Tensor, mirrored: Tensor) -> Tensor:
+        """Return crops of images, mixed with others from which the same is cropped; values are from 0 to 255."""
         own = cropped(self.pixels[rows].float(), boxes, mirrored)
         if not self.mix:
             return own
-        other = cropped(self.pixels[self.views.other[rows]].float(), boxes, mirrored)
-        return torch.lerp(other, own, self.views.share[rows][:, None, None, None])
+        added = cropped(self.pixels[other].float(), boxes, mirrored)
+        return torch.lerp(added, own, share[:, None, None, None])
 
     def look_at_all(self, batch: int = 512) -> None:
         """Create the first view of every image."""
@@ -187,9 +185,9 @@ class TeachingData:
     def shown(self, rows: Tensor) -> Tensor:
         """Return the current views of these images for the student: normalised, with slightly changed colours."""
         factors = 1 + _COLOUR * (2 * torch.rand(len(rows), 3, device=self.device) - 1)
-        return self.enlarged(normalised(coloured(self.view(rows), factors, 255.0), self.preprocess))
+        return normalised(coloured(self.views.pixels[rows].float(), factors, 255.0), self.preprocess)
 
-    def enlarged(self, pixels: Tensor) -> Tensor:
+    def resized(self, pixels: Tensor) -> Tensor:
         """Return images in the size that the student reads."""
         if pixels.shape[-1] == self.size:
             return pixels
@@ -234,7 +232,7 @@ class Validation:
         device = self.pixels.device
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             parts = [
-                student(teaching.enlarged(normalised(some, teaching.preprocess))).embedding.float()
+                student(normalised(teaching.resized(some.float()), teaching.preprocess)).embedding.float()
                 for some in torch.split(self.pixels, 256)
             ]
         images = torch.cat(parts)

@@ -137,16 +137,35 @@ def test_a_view_can_be_a_mixture_of_two_images_that_the_teacher_sees_too(tiny_bu
     teaching = fast.TeachingData(tiny_bundle, spec, records, pixels, crop=1.0, mix=0.5)
     torch.manual_seed(0)
     teaching.look_at_all()
-    views, rows = teaching.views, torch.arange(12)
-    mixed = views.share < 1
-    assert 0 < mixed.sum() < 12
+    views = teaching.views
+    assert 0 < (views.share < 1).sum() < 12
     assert (views.share >= 0.5).all()
-    turned = torch.where(views.mirrored[:, None, None, None], pixels.flip(-1), pixels).float()
-    other = torch.where(views.mirrored[:, None, None, None], pixels[views.other].flip(-1), pixels[views.other]).float()
-    share = views.share[:, None, None, None]
-    torch.testing.assert_close(teaching.view(rows), share * turned + (1 - share) * other, atol=0.01, rtol=0)
-    found = teaching.teacher(pixels=normalised(teaching.view(rows), preprocess))["embedding"]
-    torch.testing.assert_close(views.seen["embedding"].float(), found, atol=0.01, rtol=0)
+    found = teaching.teacher(pixels=normalised(views.pixels, preprocess))["embedding"]
+    torch.testing.assert_close(views.seen["embedding"].float(), found, atol=0.02, rtol=0)
+    rows, other, share = torch.arange(3), torch.tensor([5, 6, 7]), torch.tensor([1.0, 0.5, 0.75])
+    whole, mirrored = torch.tensor([[0.0, 0, 1, 1]]).expand(3, 4), torch.tensor([False, True, True])
+    made = teaching.mixture(rows, other, share, whole, mirrored)
+    torch.testing.assert_close(made[0], pixels[0].float(), atol=0.01, rtol=0)
+    both = (pixels[1].flip(-1).float() + pixels[6].flip(-1).float()) / 2
+    torch.testing.assert_close(made[1], both, atol=0.01, rtol=0)
+    uneven = 0.75 * pixels[2].flip(-1).float() + 0.25 * pixels[7].flip(-1).float()
+    torch.testing.assert_close(made[2], uneven, atol=0.01, rtol=0)
+
+
+@pytest.mark.parametrize("size", [16, 32])
+def test_a_student_sees_the_views_in_its_own_size(size: int, tiny_bundle: Path, shards: Path) -> None:
+    records = {"flickr8k": read_all([str(shards / "flickr8k-train-000.tar")])}
+    spec = read_spec(tiny_bundle)
+    preprocess = require_pixels(spec.image.input)
+    pixels = decoded(records["flickr8k"], preprocess, torch.device("cpu"), None)
+    teaching = fast.TeachingData(tiny_bundle, spec, records, pixels, crop=0.5, size=size)
+    teaching.look_at_all()
+    assert teaching.views.pixels.shape == (12, 3, size, size)
+    before = teaching.views.pixels.clone()
+    teaching.look_on(5)
+    changed = (teaching.views.pixels != before).flatten(1).any(1)
+    assert changed.sum() == 5
+    assert teaching.shown(torch.arange(4)).shape == (4, 3, size, size)
 
 
 def test_sources_can_be_drawn_equally_often(tiny_bundle: Path, shards: Path) -> None:

@@ -265,9 +265,7 @@ def validations(teaching: TeachingData, folder: Path, spec: BundleSpec, data: Pa
     return found
 
 
-def new_student(
-    start: str, shape: StudentShape, activation: str, random: bool, size: int, rows: int, merge_layer: int
-) -> ImageStudent:
+def new_student(start: str, shape: StudentShape, activation: str, random: bool, size: int, rows: int) -> ImageStudent:
     """Return a student with the weights in a folder, or with random weights; rows: those of the bundle's grid."""
     config = AutoConfig.from_pretrained(start, hidden_act=activation)
     if random:
@@ -278,7 +276,7 @@ def new_student(
         if missing:
             raise DataError(f"{start}: {len(missing)} weights are missing, such as {missing[0]}")
     encoder.pooler = None
-    return ImageStudent(encoder, shape, size, rows, merge_layer)
+    return ImageStudent(encoder, shape, size, rows)
 
 
 def train(args: argparse.Namespace, teaching: TeachingData, found: list[Validation], shape: StudentShape) -> None:
@@ -287,7 +285,7 @@ def train(args: argparse.Namespace, teaching: TeachingData, found: list[Validati
     random, device = np.random.default_rng(args.seed), teaching.device
     rows = round(teaching.views.seen["fragments"].shape[1] ** 0.5)
     blank = args.random or bool(args.weights)
-    student = new_student(args.start, shape, args.activation, blank, teaching.size, rows, args.merge_layer)
+    student = new_student(args.start, shape, args.activation, blank, teaching.size, rows)
     if args.weights:
         student.load(read_weights(Path(args.weights)))
     student = student.to(device)
@@ -328,7 +326,6 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--mix", type=float, default=0.0, help="share of the views that are a mixture of two images")
     parser.add_argument("--balance", type=float, default=1.0, help="0 to draw all sources equally often, 1 by size")
     parser.add_argument("--size", type=int, default=0, help="size of the student's images; default: the teacher's")
-    parser.add_argument("--merge-layer", type=int, default=0, help="merge 2 x 2 patches after this many layers")
     parser.add_argument("--rate", type=float, default=5e-4)
     parser.add_argument("--head-rate", type=float, default=2e-3)
     parser.add_argument("--layer-decay", type=float, default=0.65)

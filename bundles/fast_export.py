@@ -65,8 +65,7 @@ def main() -> None:
     trained = result.get("size") or spec.image.preprocess.size
     size = args.size or trained
     rows = 0 if spec.image.grid is None else spec.image.grid[0]
-    merge_layer = result.get("merge_layer", 0)
-    student = new_student(args.start, shape, result["activation"], True, size, rows, merge_layer)
+    student = new_student(args.start, shape, result["activation"], True, size, rows)
     load_mean(student, weights)
     preprocess = replace(spec.image.preprocess, size=size, decode_at_least=size, previews=True)
     sets = ("flickr8k-val", "coco-val", "names-val", "web-val")

@@ -5,10 +5,8 @@ import torch
 from torch.nn import functional as F
 from transformers import BertConfig, BertModel, ViTConfig, ViTModel
 
-from sightline.errors import ModelError
 from sightline.models.student import (
     ImageStudent,
-    Merge,
     PatchProduct,
     StudentShape,
     TextStudent,
@@ -55,43 +53,6 @@ def test_larger_images_have_more_patches_but_as_many_parts(image_student: ImageS
     pixels = torch.randn(2, 3, 32, 32)
     for found, expected in zip(same(pixels), image_student(pixels), strict=True):
         torch.testing.assert_close(found, expected)
-
-
-def test_merged_patches_leave_less_to_the_layers_above() -> None:
-    torch.manual_seed(0)
-    config = ViTConfig(
-        hidden_size=16, num_hidden_layers=3, num_attention_heads=2, intermediate_size=32, patch_size=4, image_size=32
-    )
-    merging = ImageStudent(ViTModel(config, add_pooling_layer=False), SHAPE, rows=4, merge_layer=1).eval()
-    lengths: list[int] = []
-    for layer in merging.encoder.layers:
-        layer.register_forward_pre_hook(lambda _, given: lengths.append(given[0].shape[1]))
-    out = merging(torch.randn(2, 3, 32, 32))
-    assert lengths == [65, 17, 17]
-    assert [tuple(part.shape) for part in out] == [(2, 12), (2, 16, 6), (2, 16, 10)]
-    with pytest.raises(ModelError, match="9 x 9 patches"):
-        ImageStudent(ViTModel(config, add_pooling_layer=False), SHAPE, size=36, merge_layer=1)
-    with pytest.raises(ModelError, match="merge_layer cannot be 3"):
-        ImageStudent(ViTModel(config, add_pooling_layer=False), SHAPE, merge_layer=3)
-
-
-def test_merged_patches_are_averaged_before_any_training() -> None:
-    grid = torch.arange(32.0).view(1, 16, 2)
-    expected = F.avg_pool2d(grid.view(1, 4, 4, 2).permute(0, 3, 1, 2), 2).flatten(2).transpose(1, 2)
-    torch.testing.assert_close(Merge(2)(grid), expected)
-
-
-def test_a_student_that_merges_patches_loads_one_that_does_not(image_student: ImageStudent) -> None:
-    config = image_student.encoder.config
-    merging = ImageStudent(ViTModel(config, add_pooling_layer=False), SHAPE, rows=4, merge_layer=1).eval()
-    merging.load(image_student.state_dict())
-    pixels = torch.randn(2, 3, 32, 32)
-    seen = image_student.encoder.layers[0](image_student.encoder.embeddings(pixels))
-    averaged = seen[:, 1:].view(2, 2, 2, 2, 2, 16).mean((2, 4)).flatten(1, 2)
-    last = image_student.encoder.layers[1](torch.cat([seen[:, :1], averaged], 1))
-    parts = image_student.encoder.layernorm(last)
-    expected = image_student.heads(parts[:, 0] + parts[:, 1:].mean(1), parts[:, 1:]).embedding
-    torch.testing.assert_close(merging(pixels).embedding, expected)
 
 
 @pytest.mark.parametrize("side", [7, 5, 16])

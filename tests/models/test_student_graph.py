@@ -69,18 +69,6 @@ def test_the_written_graph_is_fast_and_close_to_the_student(student: ImageStuden
     assert "LayerNormalization" not in {node.op_type for node in onnx.load(path).graph.node}
 
 
-def test_the_graph_of_a_student_that_merges_patches_is_close_to_it(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    encoder = ViTModel(ViTConfig(**sizes, patch_size=4, image_size=32), add_pooling_layer=False)
-    student = ImageStudent(encoder, StudentShape(8, 4, 12), merge_layer=1).eval()
-    path = write_image_graph(student, PIXELS, tmp_path)
-    with torch.inference_mode():
-        expected = student(torch.from_numpy(PIXELS))
-    assert run(path)["fragments"].shape == (3, 16, 4)
-    assert (run(path)["embedding"] * expected.embedding.numpy()).sum(-1).min() > 0.99
-
-
 def attention(mask: bool, perm: list[int]) -> onnx.ModelProto:
     """Attention with two heads over x [batch, 3, 4]; mask: the only value of its constant mask."""
     views = [

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from sightline.errors import ModelError
 from sightline.models import towers
 from sightline.models.heads import masked_mean
 
@@ -106,36 +105,15 @@ def area_means(rows: int, cells: int) -> Tensor:
     return torch.kron(shares, shares)
 
 
-class Merge(nn.Linear):
-    """Merges 2 x 2 patches of a square grid each: [batch, rows², width] to [batch, rows² / 4, width].
-
-    Before any training, it averages them.
-    """
-
-    def __init__(self, width: int) -> None:
-        super().__init__(4 * width, width)
-        nn.init.zeros_(self.bias)
-        self.weight = nn.Parameter(torch.eye(width).repeat(1, 4) / 4)
-
-    def forward(self, patches: Tensor) -> Tensor:
-        """Merge the patches."""
-        rows, width = round(patches.shape[1] ** 0.5), patches.shape[2]
-        split = patches.reshape(-1, rows // 2, 2, rows // 2, 2, width).permute(0, 1, 3, 2, 4, 5)
-        return super().forward(split.reshape(-1, rows * rows // 4, 4 * width))
-
-
 class ImageStudent(nn.Module):
     """A ViT from transformers whose patches form the bundle's grid, or are averaged into it.
 
     size: the size of its images; 0 for that of the encoder. rows: the rows of the bundle's grid; 0 for the patches'.
-    merge_layer: 2 x 2 patches each are merged after this many layers, so that those above read fewer; 0 for never.
     """
 
-    def __init__(
-        self, encoder: PreTrainedModel, shape: StudentShape, size: int = 0, rows: int = 0, merge_layer: int = 0
-    ) -> None:
+    def __init__(self, encoder: PreTrainedModel, shape: StudentShape, size: int = 0, rows: int = 0) -> None:
         super().__init__()
-        self.encoder, self.merge_layer = encoder, merge_layer
+        self.encoder = encoder
         embeddings = encoder.embeddings
         if not isinstance(embeddings.patch_embeddings, PatchProduct):
             embeddings.patch_embeddings = PatchProduct(embeddings.patch_embeddings.projection)
@@ -145,22 +123,13 @@ class ImageStudent(nn.Module):
         if own**2 + 1 != embeddings.position_embeddings.shape[1]:
             positions = resized_positions(embeddings.position_embeddings.detach(), own)
             embeddings.position_embeddings = nn.Parameter(positions)
-        if not 0 <= merge_layer < len(towers.layers(encoder)):
-            raise ModelError(f"merge_layer cannot be {merge_layer}", "Use the number of a layer below the last, or 0.")
-        if merge_layer and own % 2:
-            raise ModelError(f"{own} x {own} patches cannot be merged by 2 x 2", "Change the size of the images.")
-        left = own // 2 if merge_layer else own
-        if merge_layer:  # a part of its layer, so that it is trained at the same rate
-            towers.layers(encoder)[merge_layer].add_module("merge", Merge(encoder.config.hidden_size))
-        self.register_buffer("averages", area_means(left, rows) if rows not in (0, left) else None, persistent=False)
+        self.register_buffer("averages", area_means(own, rows) if rows not in (0, own) else None, persistent=False)
         self.heads = Heads(encoder.config.hidden_size, shape)
 
     def forward(self, pixels: Tensor) -> StudentOutput:
         """Encode normalised pixels [batch, 3, size, size]."""
         seen = self.encoder.embeddings(pixels)
-        for number, layer in enumerate(towers.layers(self.encoder)):
-            if number and number == self.merge_layer:
-                seen = torch.cat([seen[:, :1], layer.get_submodule("merge")(seen[:, 1:])], 1)
+        for layer in towers.layers(self.encoder):
             seen = layer(seen)
         seen = self.encoder.layernorm(seen)
         parts = seen[:, 1:]
@@ -168,17 +137,13 @@ class ImageStudent(nn.Module):
         return self.heads(pooled, parts if self.averages is None else self.averages.to(parts) @ parts)  # type: ignore[no-any-return]
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
-        """Load the weights of a student, which may have been trained with images or patches of another size.
-
-        It may also have been trained without merging patches.
-        """
+        """Load the weights of a student, which may have been trained with images or patches of another size."""
         embeddings = self.encoder.embeddings
         positions, projection = (
             f"encoder.embeddings.{name}" for name in ("position_embeddings", "patch_embeddings.projection.weight")
         )
         rows = round((embeddings.position_embeddings.shape[1] - 1) ** 0.5)
-        averaging = {key: value for key, value in self.state_dict().items() if ".merge." in key}
-        found = averaging | {key: value.float() for key, value in weights.items()}
+        found = {key: value.float() for key, value in weights.items()}
         found[positions] = resized_positions(found[positions], rows)
         found[projection] = resized_projection(found[projection], embeddings.patch_embeddings.side)
         self.load_state_dict(found)

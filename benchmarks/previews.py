@@ -17,7 +17,7 @@ from sightline.evaluation import evaluate
 from sightline.media import ImageFile
 
 SIZE = (4000, 3000)
-THUMBNAILS = {"none": None, "512 x 384": (512, 384), "427 x 320": (427, 320)}
+THUMBNAILS = {"none": None, "512 x 384": (512, 384), "187 x 140": (187, 140)}
 
 
 def main() -> None:

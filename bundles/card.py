@@ -42,6 +42,11 @@ def card(folder: Path, words: str) -> str:
         _calibration(spec),
         "## Provenance",
         "\n".join(_outline(spec.provenance)) or "Not recorded.",
+        *(
+            ["### The fast image graph", "\n".join(_outline(spec.fast.provenance))]
+            if spec.fast and spec.fast.provenance
+            else []
+        ),
         *(["### The other languages", "\n".join(_outline(add_on.provenance))] if add_on and add_on.provenance else []),
     ]
     return "\n\n".join(parts) + "\n"

@@ -33,6 +33,7 @@ from sightline.onnx_export.static_ranges import sample_images
 from sightline.onnx_export.students import write_image_graph
 
 RESULTS = Path("benchmarks/results/fast")
+TERMS = "The pictures are under the terms of the bundle's own data; those of `photos` are listed in bundles/photos.toml"
 TESTS = ("flickr8k-test", "coco-val", "web-val", "names-val")
 
 
@@ -72,7 +73,7 @@ def main() -> None:
     held_out: list[Record] = [one for name in sets for one in read_all([str(data / f"{name}.tar")])]
     graph = write_image_graph(student, sample_images(held_out, preprocess), args.run[-1] / "graph")
     made: dict[str, Any] = {key: value for key, value in result.items() if key not in ("start", "results")}
-    made |= {"initial weights": args.licence, "validation": result["results"]}
+    made |= {"initial weights": args.licence, "terms": TERMS, "validation": result["results"]}
     made |= {"size": size, "trained_size": trained, "runs": len(weights)}
     add_fast_image(args.bundle, graph, preprocess, None, made)
     fast = Bundle.open(args.bundle, fast=True)

@@ -1,6 +1,6 @@
 """Train the fast image graph of a bundle: a small vision transformer learns to imitate the bundle's own.
 
-    python -m bundles.fast bundles/default --start DIR/dinov2-small-p32 --out runs/fast --minutes 9
+    python -m bundles.fast bundles/default --start DIR/dinov2-small --size 140 --out runs/fast --minutes 9
 
 The text graph and the matcher do not change: student and teacher share one space. The student sees augmented views of
 the training images, and learns from the teacher's outputs for the same views:
@@ -11,8 +11,8 @@ the training images, and learns from the teacher's outputs for the same views:
 - `contrast`: an image's captions against those of the rest of the batch, encoded by the teacher's text graph,
 - `fragments`, `states`: the teacher's vectors for the parts of an image.
 
-A few views of every image are in memory at any time; at each step the teacher encodes some new ones, which replace
-the oldest. Needs SIGHTLINE_DATA and a GPU. `bundles.fast_export` turns the result into a graph.
+One view of every image is in memory; at each step the teacher encodes some new ones, which replace the oldest.
+Needs SIGHTLINE_DATA and a GPU. `bundles.fast_export` turns the result into a graph.
 """
 
 import argparse

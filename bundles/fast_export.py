@@ -1,6 +1,6 @@
 """Add the fast image graph that `bundles.fast` trained to a bundle: export, calibrate, measure.
 
-    python -m bundles.fast_export bundles/default --start DIR/dinov2-small-p32 --run runs/fast
+    python -m bundles.fast_export bundles/default --start DIR/dinov2-small --run runs/fast
 
 Of several runs (`--run` given more than once, each continuing the one before it), the mean of their weights is used.
 Needs SIGHTLINE_DATA. Relevance is fitted on the same data as the bundle's own. Results go into the bundle and to

@@ -12,6 +12,13 @@ def test_the_model_card_is_up_to_date() -> None:
     assert (folder / "README.md").read_text(encoding="utf-8") == card(folder, words), "run `make card`"
 
 
+def test_the_model_card_says_what_the_fast_image_graph_learned_from() -> None:
+    text = card(ROOT / "bundles" / "default", "# A model\n")
+    section = text.partition("### The fast image graph\n")[2].partition("\n### ")[0]
+    for said in ("DINOv2", "**sources**", "bundles/photos.toml"):
+        assert said in section
+
+
 def test_a_card_says_what_is_not_known(tiny_bundle: Path) -> None:
     text = card(tiny_bundle, "# A small model\n\nIt is for tests.\n")
     for said in ("It is for tests.", "Not measured yet", "not calibrated", "Not recorded", "| languages | en |"):

@@ -130,6 +130,15 @@ PIXEL_MODELS: dict[str, Config] = {
     "dual-reader": dataclasses.replace(
         DUAL, image_reader=TowerConfig(config={**TEXT, "num_hidden_layers": 1}), matcher="none", text_pooling="first"
     ),
+    "dual-reader-aligned": dataclasses.replace(
+        DUAL,
+        image_reader=TowerConfig(config={**TEXT, "num_hidden_layers": 1}),
+        matcher="aligned",
+        matcher_reads="states",
+        matcher_reads_image="states",
+        matcher_layers=1,
+        image_pooling="mean",
+    ),
     "single": SINGLE,
     "single-mean": dataclasses.replace(SINGLE, embedding_dim=0),
 }

@@ -1,6 +1,7 @@
 """An image side with a transformer of its own: [CLS] and places, buildable from a recipe, trained apart."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ import torch
 import tiny
 from sightline.errors import ModelError
 from sightline.models import DualStream, DualStreamConfig, TowerConfig, towers
+from sightline.models.aligned_matcher import AlignedStates
 from sightline.models.checkpoint import build
 from sightline.models.masking import see_with_gaps
 
@@ -38,6 +40,40 @@ def test_fragments_are_read_at_their_places(model: DualStream) -> None:
     patches = model.image_features(PIXELS).patches
     one, other = (model.image_reader(some)[:, 0] for some in (patches, patches.flip(1)))
     assert (one - other).abs().max() > 1e-3
+
+
+@torch.inference_mode()
+def test_its_outputs_can_be_averaged_and_matched() -> None:
+    made = tiny.retriever(tiny.PIXEL_MODELS["dual-reader-aligned"])
+    assert isinstance(made, DualStream)
+    assert made.image_reader is not None
+    read = made.image_reader(made.image_features(PIXELS).patches)[:, 1:]
+    encoded = made.encode_images(PIXELS)
+    torch.testing.assert_close(encoded.embedding, made.image_embedding(read.mean(1)))
+    assert isinstance(made.image_states, AlignedStates)
+    torch.testing.assert_close(encoded.states, made.image_states(read))
+
+
+@torch.inference_mode()
+def test_a_new_aligned_matcher_gets_the_readers_outputs_unchanged() -> None:
+    made = DualStream(tiny.PIXEL_MODELS["dual-reader-aligned"])  # type: ignore[arg-type]
+    assert isinstance(made.image_states, AlignedStates)
+    states = torch.randn(2, 4, 24)
+    torch.testing.assert_close(made.image_states(states), states)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"image_reader": None, "image_pooling": "first"}, "no matcher or no image_reader"),
+        ({"image_reader": None, "matcher_reads_image": "patches"}, "no image_reader whose outputs could be averaged"),
+        ({"matcher": "none", "matcher_layers": 0}, "no matcher or no image_reader"),
+        ({"matcher_layer": 1}, "matcher_layer is 1, but the matcher reads the output of the image_reader"),
+    ],
+)
+def test_outputs_of_a_missing_reader_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        dataclasses.replace(tiny.PIXEL_MODELS["dual-reader-aligned"], **changes)
 
 
 @torch.inference_mode()

@@ -28,6 +28,12 @@ class AlignedStates(nn.Module):
         return self.linear(fragments) + self.places  # type: ignore[no-any-return]
 
     @torch.no_grad()
+    def keep(self) -> None:
+        """Initialise so that fragments are passed on unchanged, as far as `hidden` has room for them."""
+        nn.init.eye_(self.linear.weight)
+        self.linear.bias.zero_()
+
+    @torch.no_grad()
     def align(self, image_projection: Tensor, text_projection: Tensor) -> None:
         """Initialise from the embedding space: the image's projection, then the pseudo-inverse of the text's.
 

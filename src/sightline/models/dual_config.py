@@ -32,6 +32,8 @@ class DualStreamConfig:
     matcher_layers: without a `matcher_tower`, how many of the text tower's last layers the matcher copies; 0 copies
         all.
     matcher_reads: the matcher's text input, "words" (word vectors) or "states" (the output of the text tower).
+    matcher_reads_image: the matcher's image input, "patches" (the output of the image tower, or the regions) or
+    "states" (the output of the image_reader, which the matcher then trains together with the embeddings).
     matcher_layer: the layer of the image tower, counted from 1, whose patches the matcher reads; 0 is the last. A tower
     fine-tuned on few images overfits to them, and so does a matcher that reads its last layer; a layer below the
     trained ones (`optimizer.frozen_layers`) does not.
@@ -44,6 +46,8 @@ class DualStreamConfig:
     (paper 3, section 5); 0 does not pool. Regions form no grid, and can only be pooled by "kmeans".
     pool_layer: the image tower pools to its grid after this many layers, so that later layers read fewer patches. 0
     pools at the end.
+    image_pooling: how an image_reader's embedding is computed from its outputs: the "first" ([CLS]), or the "mean" of
+    the others.
     codes: the number of learned vectors that each tower reads together with the patches or words, and outputs as
     additional fragments (paper 3, section 4.1); with an image_reader, the codes enter it instead of the image tower,
     and there is no matcher. Embeddings are pooled as without them: from the class token, or over the words alone.
@@ -54,8 +58,8 @@ class DualStreamConfig:
     are. Codes then act only inside the towers. Such a model has no matcher, because a matcher would need the other
     fragments.
     image_reader: a BERT-type encoder that reads regions, or the output of the image tower, after a [CLS] token: its
-    [CLS] becomes the embedding and its other outputs the fragments (paper 4, whose images are the regions of a frozen
-    detector). The matcher still reads the output of the image tower, or the regions.
+    [CLS] becomes the embedding (see image_pooling) and its other outputs the fragments (paper 4, whose images are the
+    regions of a frozen detector).
     unit_length: whether embeddings have unit length. Paper 4 compares by the dot product of vectors of any length; such
     a model can be evaluated, but not exported.
     relations: compute embeddings from fragments after self-attention among them (paper 2, section 3.2), not from a
@@ -76,8 +80,10 @@ class DualStreamConfig:
     codes_layer: int = 0
     fragments: int = 0
     text_pooling: Literal["mean", "first", "last"] = "mean"
+    image_pooling: Literal["first", "mean"] = "first"
     matcher: Literal["none", "shared", "own", "aligned"] = "shared"
     matcher_reads: Literal["words", "states"] = "words"
+    matcher_reads_image: Literal["patches", "states"] = "patches"
     matcher_tower: TowerConfig | None = None
     matcher_layers: int = 0
     matcher_layer: int = 0
@@ -112,6 +118,13 @@ class DualStreamConfig:
                 "an aligned matcher needs the states of a text tower without codes",
                 'Set matcher_reads = "states" and codes = 0.',
             )
+        if self.image_pooling == "mean" and self.image_reader is None:
+            raise ModelError(
+                'image_pooling is "mean", but there is no image_reader whose outputs could be averaged',
+                "Set image_reader, or leave out image_pooling.",
+            )
+        if self.matcher_reads_image == "states":
+            self._check_states_of_reader()
         if self.matcher_layer < 0 or (self.matcher_layer and self.matcher == "none"):
             raise ModelError(
                 f'matcher_layer cannot be {self.matcher_layer} with matcher = "{self.matcher}"',
@@ -144,6 +157,19 @@ class DualStreamConfig:
             raise ModelError(
                 f'only the first {self.fragments} fragments are kept, but a matcher ("{self.matcher}") reads them all',
                 'Set matcher = "none", or fragments = 0.',
+            )
+
+    def _check_states_of_reader(self) -> None:
+        """Reject a matcher that would read the output of an image_reader that does not exist, or of two encoders."""
+        if self.image_reader is None or self.matcher == "none":
+            raise ModelError(
+                'matcher_reads_image is "states", but there is no matcher or no image_reader',
+                'Set image_reader and a matcher, or matcher_reads_image = "patches".',
+            )
+        if self.matcher_layer:
+            raise ModelError(
+                f"matcher_layer is {self.matcher_layer}, but the matcher reads the output of the image_reader",
+                'Leave out matcher_layer, or set matcher_reads_image = "patches".',
             )
 
     def _check_reader_of_codes(self) -> None:

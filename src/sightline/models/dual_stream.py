@@ -92,6 +92,8 @@ class DualStream(Retriever):
         self.aligned: AlignedMatcher | None = None
         self.matcher_text: TextTower | None = None
         self.matcher_image: TextTower | None = None
+        if config.matcher_reads_image == "states":
+            given_width = seen_width
         if config.matcher == "aligned":
             self.matcher.check_reads_images()
             places = 0 if self.image is None else self.image.places
@@ -150,6 +152,9 @@ class DualStream(Retriever):
         text, image, states = self.text_embedding, self.image_embedding, self.image_states
         if not isinstance(states, AlignedStates):
             return
+        if self.config.matcher_reads_image == "states":
+            states.keep()
+            return
         if self.image_reader is not None or self.config.matcher_layer:  # its inputs are not in the embedding space
             return
         if isinstance(image, UnitProjection) and isinstance(text, UnitProjection):
@@ -176,18 +181,27 @@ class DualStream(Retriever):
         pooled, fragments, mask = given.pooled, given.fragments, given.mask
         if self.training and self.config.relations is not None:
             mask = dropped(mask, self.config.relations.drop)
-        states = self.image_states(given.for_matcher) if self.image_states is not None else None
-        if states is not None and self.matcher_image is not None:
-            states = self.matcher_image.read(None, None, states, given.mask)
+        for_matcher = given.for_matcher
         if self.image_reader is not None:
             whole = self.image_reader(fragments, mask if self.image is None else None)
             pooled, fragments = whole[:, 0], whole[:, 1:]
+            if self.config.image_pooling == "mean":
+                pooled = masked_mean(fragments[:, : given.mask.shape[1]], mask)
+            for_matcher = fragments if self.config.matcher_reads_image == "states" else for_matcher
             mask = mask_with_codes(mask, self.config.codes)
             if self.config.fragments:
                 fragments, mask = whole, torch.cat([torch.ones_like(mask[:, :1]), mask], 1)
+        states = self._image_states(for_matcher, given.mask)
         both = _projected(self.image_embedding, self.image_fragments, pooled, fragments, mask)
         found = EncodedTensors(*both, mask, states, self._pooled(pooled))
         return self._cut(found, fragments.shape[1] - self.config.codes)
+
+    def _image_states(self, fragments: Tensor, mask: Tensor) -> Tensor | None:
+        """Return the matcher's image input; None without a matcher."""
+        if self.image_states is None:
+            return None
+        states: Tensor = self.image_states(fragments)
+        return states if self.matcher_image is None else self.matcher_image.read(None, None, states, mask)
 
     def _pooled(self, pooled: Tensor) -> Tensor | None:
         """Return the vector that the embedding is a projection of; None with relations."""

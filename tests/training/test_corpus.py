@@ -125,6 +125,7 @@ def test_a_frozen_tower_sees_each_image_and_changed_views_of_it(records: list[Re
     corpus = Corpus(records, "en", model.preprocess, tiny.tokenizer())
     seen = FeatureCache.of(corpus, model, torch.device("cpu"), augment=Augment(crop=0.3, views=3), batch=2)
     assert seen is not None
+    assert corpus._kept is None, "the features are all that is needed"
     itself, first, second = (seen.of_images(np.arange(3), torch.full((3,), view)).patches for view in range(3))
     with torch.no_grad():
         fresh = model.image_features(normalised(corpus.pixels(np.arange(3)), model.preprocess)).patches

@@ -97,6 +97,11 @@ class Corpus(CaptionTable):
             if on_prepare is not None:
                 on_prepare("decoding images", int(chunk[-1]) + 1, len(self))
 
+    def forget_images(self) -> None:
+        """Free the memory of decoded images; an image that is needed again is decoded again."""
+        self._kept = None
+        self._is_kept[:] = False
+
     def _memory(self) -> Tensor | None:
         """Return the tensor for decoded images; None if they do not fit in memory."""
         if self._kept is None and not self._too_many:
@@ -185,6 +190,8 @@ class FeatureCache:
                         kept[first : first + len(numbers)] = part
                 if on_prepare is not None:
                     on_prepare("encoding images", first + len(numbers), total)
+        if views > 1:
+            corpus.forget_images()
         return None if whole is None else cls(whole, views)
 
     def draw(self, count: int, seed: int) -> Tensor:

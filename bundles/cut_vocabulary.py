@@ -1,9 +1,11 @@
 """Cut the vocabulary of a multilingual encoder to what some texts need: its word table makes up most of its size.
 
     python -m bundles.cut_vocabulary DIR/multilingual-e5-small --text DIR --out DIR/e5-small-multilingual --pieces 64000
+    python -m bundles.cut_vocabulary DIR/multilingual-e5-small --captions DATA… --out DIR/e5-small-captions
 
 Keeps the pieces of a unigram tokenizer that the texts use most, and single characters, so that any word can be spelt.
-The texts are those of `bundles.languages`; captions count more than dictionary words.
+The texts are those of `bundles.languages`, in which captions count more than dictionary words, or the captions of data
+sets in all of their languages.
 """
 
 import argparse
@@ -20,10 +22,12 @@ import torch
 from transformers import AutoConfig, AutoModel
 
 from bundles.languages import kind_of
+from sightline.datasets import read_all
 
 _CAPTION, _WORD = 3, 1  # the weight of a piece, by where it occurs
 _LEAST = 3
 _BATCH = 20_000
+_SETTINGS = "tokenizer_config.json"
 
 
 def pieces_to_keep(tokenizer: dict[str, Any], counts: Counter[int], most: int) -> list[int]:
@@ -85,16 +89,25 @@ def _texts(folder: Path) -> Iterator[tuple[str, int]]:
                     yield line["text"], _WORD if kind_of(line["source"]) == "words" else _CAPTION
 
 
+def _captions(data: Sequence[str]) -> Iterator[tuple[str, int]]:
+    for record in read_all(data):
+        for captions in record.captions.values():
+            yield from ((caption, _CAPTION) for caption in captions)
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Read the encoder, count the pieces in the texts, and write the smaller encoder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("encoder", type=Path, help="folder with config.json, model.safetensors and tokenizer.json")
-    parser.add_argument("--text", type=Path, required=True)
+    texts = parser.add_mutually_exclusive_group(required=True)
+    texts.add_argument("--text", type=Path, help="folder with the texts of bundles.languages")
+    texts.add_argument("--captions", nargs="+", help="captioned data sets, as for sightline eval")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--pieces", type=int, default=64_000)
     args = parser.parse_args(argv)
     whole = json.loads((args.encoder / "tokenizer.json").read_text(encoding="utf-8"))
-    counts = count_pieces(tokenizers.Tokenizer.from_file(str(args.encoder / "tokenizer.json")), _texts(args.text))
+    found = _captions(args.captions) if args.captions else _texts(args.text)
+    counts = count_pieces(tokenizers.Tokenizer.from_file(str(args.encoder / "tokenizer.json")), found)
     keep = pieces_to_keep(whole, counts, args.pieces)
     config = AutoConfig.from_pretrained(args.encoder)
     model = AutoModel.from_pretrained(args.encoder, config=config, dtype=torch.float32)
@@ -107,6 +120,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     (args.out / "tokenizer.json").write_text(
         json.dumps(cut_tokenizer(whole, keep), ensure_ascii=False), encoding="utf-8"
     )
+    if (settings := args.encoder / _SETTINGS).is_file():
+        (args.out / _SETTINGS).write_bytes(settings.read_bytes())
     print(f"{len(keep):,} of {len(whole['model']['vocab']):,} pieces kept")
 
 

@@ -30,7 +30,7 @@ from onnx import numpy_helper
 from tokenizers import models, normalizers, pre_tokenizers, processors
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import BertConfig, BertModel, ViTConfig, ViTModel
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, ViTConfig, ViTModel
 
 from sightline.errors import DataError
 from sightline.models.student import resized_projection
@@ -200,6 +200,12 @@ class PackedE5:
         made.add_special_tokens([self.pieces[one] for one in (self.first, self.pad, self.last, self.unknown)])
         return made
 
+    def fast_tokenizer(self) -> PreTrainedTokenizerFast:
+        """Return the tokenizer as transformers opens it: from BERT's configuration alone, it would expect BERT's."""
+        start, pad, end, unknown = (self.pieces[one] for one in (self.first, self.pad, self.last, self.unknown))
+        names = {"cls_token": start, "pad_token": pad, "sep_token": end, "unk_token": unknown}
+        return PreTrainedTokenizerFast(tokenizer_object=self.tokenizer(), **names)
+
 
 def unpacked(blocks: npt.NDArray[np.void]) -> Floats:
     """Unpack blocks of a scale and 16 bytes into weights [blocks, 32]: the low halves of the bytes come first."""
@@ -232,7 +238,7 @@ def main() -> None:
     model = BertModel(config, add_pooling_layer=False)
     model.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in packed.weights()})
     model.save_pretrained(args.out / "multilingual-e5-small")
-    packed.tokenizer().save(str(args.out / "multilingual-e5-small" / "tokenizer.json"))
+    packed.fast_tokenizer().save_pretrained(args.out / "multilingual-e5-small")
 
 
 if __name__ == "__main__":

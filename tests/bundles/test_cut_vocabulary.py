@@ -6,6 +6,7 @@ from pathlib import Path
 
 import tokenizers
 import torch
+from PIL import Image
 from tokenizers import models, pre_tokenizers, processors
 from transformers import AutoModel, BertConfig, BertModel
 
@@ -34,7 +35,9 @@ def test_kept_pieces_have_their_vectors_and_others_are_spelt(tmp_path: Path) -> 
             file.write(json.dumps({"en": "a dog", "lang": "de", "text": "Hund", "source": "flickr8k"}) + "\n")
     with gzip.open(text / "held-nouns.jsonl.gz", "wt") as file:
         file.write(json.dumps({"en": "cat", "text": "Katze", "source": "held"}) + "\n")
+    (start / "tokenizer_config.json").write_text("{}")
     main([str(start), "--text", str(text), "--out", str(out), "--pieces", "19"])
+    assert (out / "tokenizer_config.json").read_text() == "{}"
     cut = tokenizers.Tokenizer.from_file(str(out / "tokenizer.json"))
     assert cut.encode("Hund").tokens == ["<s>", "▁Hund", "</s>"]
     assert cut.encode("Wal").tokens == ["<s>", "▁", "W", "a", "l", "</s>"]
@@ -44,3 +47,11 @@ def test_kept_pieces_have_their_vectors_and_others_are_spelt(tmp_path: Path) -> 
     torch.testing.assert_close(
         after.get_input_embeddings().weight[new], before.get_input_embeddings().weight[old].to(after.dtype)
     )
+    data = tmp_path / "data.jsonl"
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    captions = {"de": ["Katze"] * 3, "en": ["Wal"]}
+    data.write_text(json.dumps({"image": "a.png", "captions": captions}))
+    main([str(start), "--captions", str(data), "--out", str(tmp_path / "captions"), "--pieces", "19"])
+    cut = tokenizers.Tokenizer.from_file(str(tmp_path / "captions" / "tokenizer.json"))
+    assert cut.encode("Katze").tokens == ["<s>", "▁Katze", "</s>"]
+    assert cut.token_to_id("▁Hund") is None

@@ -6,10 +6,12 @@
     python -m replication.paper1 --part table6                 trained on COCO; also figure3, figure4
     python -m replication.paper1 --part languages              Tables 2 and 7
 
-The joint pre-training (recipes/pretrain.toml) runs first, once. --features chooses the image features that all models
-read: a lower layer of CLIP (the default), its last layer, DINOv2, or the regions of a detector (flickr8k.regions in
-SIGHTLINE_DATA; without pre-training, and CE starts from BE; only `check` and `tables`). Results for features other than
-the default have folders of their own, such as benchmarks/results/paper1-clip. Needs SIGHTLINE_DATA,
+The pre-training (recipes/pretrain.toml) runs first, once. --features chooses the image features that all models read: a
+lower layer of CLIP (the default), its last layer, DINOv2, or the regions of a detector (flickr8k.regions in
+SIGHTLINE_DATA; without pre-training, and CE starts from BE; only `check` and `tables`). `towers` has two towers over
+DINOv2 instead of one transformer (recipes/towers-*.toml), and `towers-joint` is the same, but its pre-training trains
+the embeddings as much as the matcher. Results for features other than the default have folders of their own, such as
+benchmarks/results/paper1-clip. Needs SIGHTLINE_DATA,
 SIGHTLINE_PRETRAINED and preferably a GPU. The same command continues an interrupted run.
 """
 
@@ -25,7 +27,7 @@ from replication.training_runs import options, parsed, train_once
 from sightline.datasets import read_all
 from sightline.datasets.regions import RegionStore
 from sightline.evaluation import Evaluation
-from sightline.models import SingleStream, checkpoint, towers
+from sightline.models import checkpoint, towers
 from sightline.models.torch_model import TorchModel
 
 RUNS = ("be", "ce", "joint")
@@ -36,9 +38,13 @@ FEATURES: dict[str, list[str]] = {
     "clip": [_SOURCE.format("clip-vit-base-patch16-vision", "")],
     "dino": [_SOURCE.format("dinov2-small", ""),
              "model.preprocess.mean=[0.485, 0.456, 0.406]", "model.preprocess.std=[0.229, 0.224, 0.225]"],
+    "towers": [],
+    "towers-joint": ["losses.embed.weight=1"],
 }  # fmt: skip
+"""The changes to the recipe of the pre-training."""
 REGIONS = "regions"
-_COCO = ['data.train=["${SIGHTLINE_DATA}/coco-train-*.tar"]', 'data.val=["${SIGHTLINE_DATA}/coco-val.tar"]']
+_VAL = 'data.val=[{ name="coco", data=["${SIGHTLINE_DATA}/coco-val.tar"], limit=250 }]'
+_COCO = ['data.train=["${SIGHTLINE_DATA}/coco-train-*.tar"]', _VAL]
 _ALL = f"data.lang={list(LANGUAGES)}".replace("'", '"')
 VARIANTS: dict[str, list[str]] = {
     "full": [], "half": [], "coco": _COCO, "1k": ["data.limit=1000"], "3k": ["data.limit=3000"],
@@ -79,14 +85,19 @@ class Bench:
     def pretrained(self) -> Path:
         """Return the folder of the pre-trained model, which is trained if it does not exist."""
         out = self.work / f"pretrain-{self.features}"
-        train_once("pretrain", [*FEATURES[self.features], *self.brief, *self.changes], out)
+        train_once(self._recipe("pretrain"), [*FEATURES[self.features], *self.brief, *self.changes], out)
         return out / "best"
+
+    def _recipe(self, run: str) -> str:
+        """Return the name of the recipe of a run, or of the pre-training."""
+        family = self.features.partition("-")[0]
+        return f"{family}-{run}" if family in ("towers", REGIONS) else run
 
     def trained(self, run: str, variant: str, seed: int) -> tuple[TorchModel, dict[str, Any]]:
         """Train a variant of a recipe, or open the result of an earlier call; also returns its cost."""
         starts = self.regions is None or run == "ce"  # from a model that had the changes to models
         own = [change for change in self.changes if not (starts and change.startswith("model."))]
-        out, recipe = self.folder(run, variant, seed), run if self.regions is None else f"regions-{run}"
+        out, recipe = self.folder(run, variant, seed), self._recipe(run)
         changes = [*VARIANTS[variant], f"seed={seed}", self._start(run, variant, seed), *self.brief, *own]
         cost = train_once(recipe, changes, out)
         return TorchModel.open(out / "best", name=out.name), cost
@@ -113,13 +124,13 @@ class Bench:
 
 
 def halved(folder: Path) -> Path:
-    """Return a copy of a checkpoint without every second layer of its transformer (paper 1, figure 4)."""
+    """Return a copy of a checkpoint without every second layer of its transformers (paper 1, figure 4)."""
     out = folder.with_name(folder.name + "-half")
     if not out.exists():
         retriever, tokenizer = checkpoint.load(folder)
-        if not isinstance(retriever, SingleStream):
-            raise SystemExit(f"{folder}: not a single-stream model")
-        towers.shorten(retriever.transformer.encoder, 2)
+        for name, encoder in retriever.parts().items():
+            if name != "image":  # the detector's part
+                towers.shorten(encoder, 2)
         checkpoint.save(retriever, tokenizer, out)
     return out
 

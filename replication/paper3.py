@@ -61,6 +61,7 @@ _SHRUNKEN = {
     "B-F": Run("shrink-base-fast", fragments=1, teacher="B"),
     "I-F": Run("shrink-inflated-fast", fragments=1, teacher="I32"),
     "I-B-F": Run("shrink-twice", fragments=1, teacher="I-B"),
+    "C-F": Run("shrink-base-fast", fragments=1, teacher="C"),
 }
 RUNS: dict[str, Run] = {
     "F": Run("inflate-fast", fragments=1),
@@ -70,7 +71,6 @@ RUNS: dict[str, Run] = {
     "I-B": Run("shrink-inflated-base", teacher="I32"),
     **{f"L{count}": _first(count) for count in (2, 4, 8, 16)},
     **{f"B-L{count}": _first(count, "B") for count in (2, 4, 8, 16)},
-    "C-F": Run("shrink-base-fast", fragments=1, teacher="C"),
     **{
         f"{name}@{teacher:g}x{student:g}": replace(run, temperatures=(teacher, student), epochs=20)
         for name, run in _SHRUNKEN.items()
@@ -89,8 +89,8 @@ PARTS = {
 VARIANTS = {"paper": ("triplet", "printed"), "kl": ("triplet", "all"), "contrastive": ("contrastive", "all"),
             "printed": ("contrastive", "printed")}  # fmt: skip
 """For each variant, the loss of models without a teacher, and equation 6 as printed or over all pairs."""
-CHOSEN = {"B": (2.0, 0.16), "I32": (2.0, 0.02), "I-B": (0.5, 0.08)}
-"""Temperatures of the variant `kl` for models with one vector, by teacher: chosen on val."""
+CHOSEN = {"B": (2.0, 0.16), "I32": (2.0, 0.02), "I-B": (0.5, 0.08), "C": (1.0, 0.08)}
+"""Temperatures of the variant `kl` for models with one vector, by teacher: chosen on val. C's scores are logits."""
 BRIEF = ("schedule.epochs=0", "schedule.steps=2", "data.batch_size=4", "data.limit=16", "data.val=[]",
          "validation.late=0")  # fmt: skip
 _PLATEAU = ("validation.every=230", "validation.patience=4")  # 230 steps are five epochs
@@ -118,9 +118,7 @@ def temperatures(run: Run, variant: str) -> tuple[float, float]:
     if distillation == "printed":
         return printed
     student = 0.08 if run.fragments == 1 else of_a_sum(run.fragments)
-    if run.teacher == "C":
-        return 1.0, student  # C's scores are logits
-    if loss == "triplet" and run.fragments == 1:
+    if run.teacher == "C" or (loss == "triplet" and run.fragments == 1):
         return CHOSEN[run.teacher]
     return (1 / printed[0], 1 / printed[1]) if loss == "triplet" else (of_a_sum(32), student)
 

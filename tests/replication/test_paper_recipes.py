@@ -8,7 +8,7 @@ import pytest
 
 from replication import paper1, paper2, paper3, paper4
 from replication.training_runs import RECIPES
-from sightline.losses import Contrastive, Distill, MaskedFragments, MaskedWords, Matching, Relation, Triplet
+from sightline.losses import Contrastive, Distill, Listwise, MaskedFragments, MaskedWords, Matching, Relation, Triplet
 from sightline.models import DualStreamConfig, SingleStreamConfig
 from sightline.training.recipe import Recipe, read_recipe
 from sightline.training.setup import make_losses
@@ -177,7 +177,26 @@ def test_parts_are_of_known_runs(paper: Any) -> None:
     assert all(name in known for names in paper.PARTS.values() for name in names)
 
 
-@pytest.mark.parametrize("features", paper1.FEATURES)
+@pytest.mark.parametrize(("features", "weight"), [("towers", 0.01), ("towers-joint", 1)])
+def test_paper_1_with_two_towers_pre_trains_the_embeddings_little_or_as_much_as_the_matcher(
+    features: str, weight: float
+) -> None:
+    found = read_recipe(RECIPES / "towers-pretrain.toml", paper1.FEATURES[features])
+    assert found.weights == {"embed": weight, "match_any": 1, "match": 1}
+    assert [type(loss) for loss in make_losses(found).values()] == [Contrastive, Listwise, Listwise]
+    assert found.data.lang == "en", "only some runs are fine-tuned in other languages"
+
+
+def test_paper_1_with_two_towers_trains_joint_as_often_on_either_task_as_be_and_ce() -> None:
+    be, ce, joint = (read_recipe(RECIPES / f"towers-{run}.toml") for run in ("be", "ce", "joint"))
+    assert joint.schedule.steps == be.schedule.steps + ce.schedule.steps
+    assert (joint.losses["embed"], joint.losses["match"]) == (be.losses["embed"], ce.losses["match"])
+    assert sorted(joint.schedule.pattern) == ["embed", "match"]
+    assert be.weights == {"embed": 1}
+    assert ce.weights == {"embed": 0.01, "match": 1}
+
+
+@pytest.mark.parametrize("features", ["lower", "clip", "dino"])
 def test_paper_1_pre_trains_one_stream_on_every_source_with_all_losses(features: str) -> None:
     found = read_recipe(RECIPES / "pretrain.toml", paper1.FEATURES[features])
     assert [source.name for source in found.data.sources] == ["coco", "web", "flickr8k"]

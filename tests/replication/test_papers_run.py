@@ -43,11 +43,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_shard(folder / "data" / f"{name}.tar", count, seed)
     torch.manual_seed(0)
     vision = AutoConfig.for_model(**{**VISION, "image_size": 224, "patch_size": 32})
-    AutoModel.from_config(vision).save_pretrained(folder / "pre/clip-vit-base-patch16-vision")
-    text = AutoConfig.for_model(**{**tiny.TEXT, "max_position_embeddings": 80, "num_hidden_layers": 1})
+    for name in ("clip-vit-base-patch16-vision", "dinov2-small"):
+        AutoModel.from_config(vision).save_pretrained(folder / "pre" / name)
+    layers = {"all-MiniLM-L6-v2": 1, "gte-small": 1, "e5-small-captions": 4}
     tiny.tokenizer().save(folder / "words.json")
     words = PreTrainedTokenizerFast(tokenizer_file=str(folder / "words.json"), pad_token="[PAD]", unk_token="[UNK]")
-    for name in ("all-MiniLM-L6-v2", "gte-small"):
+    for name, count in layers.items():
+        text = AutoConfig.for_model(**{**tiny.TEXT, "max_position_embeddings": 80, "num_hidden_layers": count})
         AutoModel.from_config(text).save_pretrained(folder / "pre" / name)
         words.save_pretrained(folder / "pre" / name)
     return folder
@@ -139,6 +141,32 @@ def test_paper_1_measures_several_languages(tmp_path: Path, monkeypatch: pytest.
         assert {(row["lang"], row["row"]) for row in content["rows"]} == {
             (lang, name) for lang in ("en", "zh") for name in ("BE", "CE", "SEP+COOP")
         }
+
+
+@pytest.mark.parametrize("features", ["towers", "towers-joint"])
+def test_paper_1_with_two_towers_starts_every_run_from_one_pre_training(
+    features: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = call("paper1", ["--part", "tables", "--features", features], tmp_path, monkeypatch)[
+        "full-be-ce-joint-seed0"
+    ]
+    assert {row["row"] for row in content["rows"]} == {"BE", "CE", "SEP+COOP", "JOINT+BE", "JOINT+COOP", "JOINT+CE"}
+    start = f'model.start="{tmp_path}/work/pretrain-{features}/best"'
+    for run, cost in content["training"].items():
+        assert cost["recipe"] == f"recipes/towers-{run}.toml"
+        assert start in cost["changes"]
+
+
+def test_paper_1_drops_every_second_layer_of_both_towers_and_of_the_matcher(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call("paper1", ["--part", "figure4", "--features", "towers", "--runs", "ce"], tmp_path, monkeypatch)
+    config = {
+        name: json.loads((tmp_path / "work/ce-towers-half-0/best" / name / "config.json").read_text())
+        for name in ("image", "text", "image_reader", "matcher")
+    }
+    layers = {name: one["num_hidden_layers"] for name, one in config.items()}
+    assert layers == {"image": 12, "text": 2, "image_reader": 1, "matcher": 1}
 
 
 def test_paper_1_on_regions_starts_ce_from_be_and_has_no_larger_gallery(

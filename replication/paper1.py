@@ -6,13 +6,13 @@
     python -m replication.paper1 --part table6                 trained on COCO; also figure3, figure4
     python -m replication.paper1 --part languages              Tables 2 and 7
 
-The pre-training (recipes/pretrain.toml) runs first, once. --features chooses the image features that all models read: a
-lower layer of CLIP (the default), its last layer, DINOv2, or the regions of a detector (flickr8k.regions in
-SIGHTLINE_DATA; without pre-training, and CE starts from BE; only `check` and `tables`). `towers` has two towers over
-DINOv2 instead of one transformer (recipes/towers-*.toml), and `towers-joint` is the same, but its pre-training trains
-the embeddings as much as the matcher. Results for features other than the default have folders of their own, such as
-benchmarks/results/paper1-clip. Needs SIGHTLINE_DATA,
-SIGHTLINE_PRETRAINED and preferably a GPU. The same command continues an interrupted run.
+The pre-training runs first, once. --features chooses the models and the image features that all of them read: `towers`
+(the default), two towers over DINOv2 (recipes/towers-*.toml); `towers-joint`, the same, but pre-trained as much for the
+embeddings as for the matcher; or one transformer, as in the paper (recipes/pretrain.toml, be.toml, …), over a `lower`
+layer of CLIP, its last (`clip`), DINOv2 (`dino`), or the `regions` of a detector (flickr8k.regions in SIGHTLINE_DATA;
+without pre-training, and CE starts from BE; only `check` and `tables`). Results for features other than the default
+have folders of their own, such as benchmarks/results/paper1-clip. Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED (see
+replication/README.md) and preferably a GPU. The same command continues an interrupted run.
 """
 
 import os
@@ -34,15 +34,15 @@ RUNS = ("be", "ce", "joint")
 LANGUAGES = ("en", "de", "zh", "pt", "ar", "fr", "cs")
 _SOURCE = "model.image={{ source = '${{SIGHTLINE_PRETRAINED}}/{}'{} }}"
 FEATURES: dict[str, list[str]] = {
+    "towers": [],
+    "towers-joint": ["losses.embed.weight=1"],
     "lower": [],
     "clip": [_SOURCE.format("clip-vit-base-patch16-vision", "")],
     "dino": [_SOURCE.format("dinov2-small", ""),
              "model.preprocess.mean=[0.485, 0.456, 0.406]", "model.preprocess.std=[0.229, 0.224, 0.225]"],
-    "towers": [],
-    "towers-joint": ["losses.embed.weight=1"],
 }  # fmt: skip
 """The changes to the recipe of the pre-training."""
-REGIONS = "regions"
+REGIONS, DEFAULT = "regions", "towers"
 _VAL = 'data.val=[{ name="coco", data=["${SIGHTLINE_DATA}/coco-val.tar"], limit=250 }]'
 _COCO = ['data.train=["${SIGHTLINE_DATA}/coco-train-*.tar"]', _VAL]
 _ALL = f"data.lang={list(LANGUAGES)}".replace("'", '"')
@@ -191,12 +191,12 @@ def result_of(bench: Bench, runs: Sequence[str], variant: str, seed: int) -> dic
 def main() -> None:
     parser = options(__doc__, "paper1", ",".join(RUNS), RUNS, PARTS)
     parser.add_argument(
-        "--features", default="lower", choices=(*FEATURES, REGIONS), help="what the models see of an image"
+        "--features", default=DEFAULT, choices=(*FEATURES, REGIONS), help="the models, and what they see of an image"
     )
     arguments = parsed(parser)
     if arguments.features == REGIONS and arguments.part not in (None, "check", "tables"):
         parser.error(f"--part {arguments.part} cannot be run with regions")
-    if arguments.features != "lower" and arguments.out == RESULTS / "paper1":
+    if arguments.features != DEFAULT and arguments.out == RESULTS / "paper1":
         arguments.out = RESULTS / f"paper1-{arguments.features}"
     bench = Bench(arguments)
     runs = ("be", "ce") if arguments.part == "check" else arguments.runs.split(",")

@@ -221,7 +221,7 @@ def result_of(bench: Bench, name: str, seed: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = options(__doc__, "paper3", "F,B", list(RUNS), PARTS)
-    parser.add_argument("--cross", default="runs/paper1/ce-lower-full-{seed}/best", help="the checkpoint of C")
+    parser.add_argument("--cross", default="runs/paper1/ce-towers-full-{seed}/best", help="the checkpoint of C")
     parser.add_argument("--variant", default="paper", choices=VARIANTS)
     parser.add_argument("--split", default="test", choices=("test", "val"), help="what to measure on")
     arguments = parsed(parser)

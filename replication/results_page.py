@@ -31,6 +31,11 @@ FIGURE6 = {  # of paper 2: runs by the value of a parameter
     "τ": {"0.1": "tau-0.1", "0.25": "tau-0.25", "0.5": "fusion", "0.75": "tau-0.75", "1": "no-connection"},
 }
 SYSTEMS = ("CE", "BE", "SEP+COOP", "JOINT+COOP", "JOINT+CE", "JOINT+BE")  # of paper 1
+RERANKINGS = {  # of paper 1: suffixes of systems' names
+    "top 20": "", "top 10": "k=10", "top 50": "k=50",
+    **{f"{rule} {weight}": f"{rule} {weight}" for rule in ("add", "norm_add") for weight in ("0.1", "0.5", "0.9")},
+    "top 20, larger gallery": "enlarged",
+}  # fmt: skip
 
 
 def page(results: Path = RESULTS, bundle: Path = ROOT / "bundles" / "default") -> str:
@@ -43,8 +48,8 @@ def page(results: Path = RESULTS, bundle: Path = ROOT / "bundles" / "default") -
     values: dict[str, Any] = {"tally": table(heads, tallies)}
     values |= {f"{name} claims": _claims(found) for name, found in verdicts.items()}
     values |= {f"{name} sources": _sources(results, name) for name in papers}
-    values["paper1 systems"] = _recalls(systems["paper1"], SYSTEMS, papers["paper1"]["reported"])
-    values |= _pretraining(results) | _regions(systems["paper1"], results)
+    values |= _paper1(systems["paper1"], papers["paper1"]["reported"], results)
+    values |= _longer(results) | _alone(results)
     values |= _paper2(systems["paper2"], papers["paper2"]["reported"], results)
     values |= _paper3(systems["paper3"], results) | _paper4(results / "paper4")
     values |= _bundle(results, bundle) | _fast(results) | _cascade(results)
@@ -143,61 +148,71 @@ def _figure6(systems: Systems) -> str:
     return table(["parameter", "lowest", "lower", "as in fusion", "higher", "highest", "seeds"], rows)
 
 
-def _pretraining(results: Path) -> dict[str, Any]:
-    """Return the recalls of further attempts at paper 1's CE: with pre-training, and the bundled matcher alone."""
-    found = read_result(results / "pretraining-val.json")
-    shown = sources([found], "pretraining-val.json")
+def _paper1(systems: Systems, reported: Mapping[str, Sequence[float]], results: Path) -> dict[str, Any]:
+    """Return the recalls of paper 1's systems, gains over BE, curves on val, and the same on regions."""
+    on_val = read_result(results / "towers-val.json")
+    rerankers = ("SEP+COOP", "JOINT+COOP")
+    rows = [
+        [name, *(with_deviation(systems.estimate(f"{one} {suffix}".strip(), metric))
+                 for one in rerankers for metric in ("t2i R@1", "rSum"))]
+        for name, suffix in RERANKINGS.items()
+    ]  # fmt: skip
+    regions = [
+        [name, *(with_deviation(systems.estimate(f"{name} regions", metric)) for metric in (*RECALLS, "rSum"))]
+        for name in (*SYSTEMS, "SEP+COOP k=10", "SEP+COOP k=50")
+    ]
+    gains = {
+        f"{suffix}{name} over {suffix}BE {metric}": with_interval(
+            systems.gain(f"{name} {suffix}".strip(), f"BE {suffix}".strip(), metric)
+        )
+        for suffix in ("", "regions ")
+        for name in ("CE", *rerankers)
+        for metric in ("t2i R@1", "rSum")
+    }
+    return {
+        **{f"paper1 {name}": gain for name, gain in gains.items()},
+        "paper1 larger BE": with_deviation(systems.estimate("BE enlarged", "t2i R@1")),
+        "paper1 systems": _recalls(systems, SYSTEMS, reported),
+        "paper1 rerankings": table(
+            ["reranking", *(f"{one}, {metric}" for one in rerankers for metric in ("t2i R@1", "rSum"))], rows
+        ),
+        "paper1 pretraining": on_val["pretraining"]["val"],
+        "paper1 rates": [row | row["val"][-1] for row in on_val["rates"]],
+        "paper1 val sources": sources([on_val], "towers-val.json"),
+        "regions systems": table(["system", *RECALLS, "rSum"], regions),
+        "regions sources": sources(read_results(results / REGIONS), REGIONS),
+    }
+
+
+def _longer(results: Path) -> dict[str, Any]:
+    """Return rSum of paper 2's runs of 30 epochs: on val by epoch, and on the test set."""
+    found = {one["run"]: one for one in read_results(results / "paper2-long")}
+    curves = {
+        run: {point["step"]: point["rSum"] for point in one["training"][run]["val"]} for run, one in found.items()
+    }
+    steps = sorted(curves["base"])
+    return {
+        "longer rows": [
+            {"epoch": round(30 * step / steps[-1])} | {run: curve[step] for run, curve in curves.items()}
+            for step in steps
+        ],
+        "longer": {run: one["result"]["rSum"] for run, one in found.items()}
+        | {
+            f"{run} before": read_result(results / "paper2" / f"{run}-test-seed0.json")["result"]["rSum"]
+            for run in found
+        },
+    }
+
+
+def _alone(results: Path) -> dict[str, Any]:
+    """Return the recalls of the bundled matcher alone, and those of the embeddings and of both."""
     alone = read_result(results / "matcher-alone.json")
     embed, both = read_result(results / "default" / "flickr8k-test.json")["rows"]
     ranked = {"embeddings": embed, "matcher": alone["rows"][0], "weighted sum of both": both}
     return {
-        **{"pretraining rows": found["pretraining"], "tuned rows": found["tuned"], "pretraining sources": shown},
         "alone rows": [{"by": by, **row} for by, row in ranked.items()],
         "alone sources": sources([alone], "matcher-alone.json"),
     }
-
-
-def _regions(systems: Systems, results: Path) -> dict[str, Any]:
-    """Return the recalls of paper 1's systems on regions, gains over BE, and the means over seeds on val by step."""
-    names = ("BE", "CE", "SEP+COOP k=10", "SEP+COOP", "SEP+COOP k=50", "JOINT+BE", "JOINT+COOP", "JOINT+CE")
-    rows = [
-        [name, *(with_deviation(systems.estimate(f"{name} regions", metric)) for metric in (*RECALLS, "rSum"))]
-        for name in names
-    ]
-    found, pretrained = (read_result(results / f"{name}.json") for name in ("regions-val", "pretraining-val"))
-    on_val = [
-        row | {"t2i": fmean(row["t2i"]["R@1"]), "i2t": fmean(row["i2t"]["R@1"]), "rSum": fmean(row["rSum"])}
-        for row in found["rows"]
-    ]
-    last = {run: [row["rSum"] for row in on_val if row["run"] == run and row["step"]] for run in ("BE", "JOINT+COOP")}
-    behind = {"first": _behind(*(systems.estimate(name, "t2i R@1").mean for name in ("CE", "BE")))}
-    tuned = {name: max(row["t2i"]["R@1"] for row in pretrained["tuned"] if row["run"] == name) for name in ("CE", "BE")}
-    behind["second"] = _behind(tuned["CE"], tuned["BE"])
-    alone, embed = (
-        read_result(results / f"{name}.json")["rows"][0] for name in ("matcher-alone", "default/flickr8k-test")
-    )
-    behind["third"] = _behind(*(row["text_to_image"]["R@1"] for row in (alone, embed)))
-    behind["fourth"] = _behind(*(systems.estimate(f"{name} regions", "t2i R@1").mean for name in ("CE", "BE")))
-    gains = {
-        f"regions {name} {metric}": with_interval(systems.gain(f"{name} regions", "BE regions", metric))
-        for name in ("CE", "SEP+COOP", "JOINT+COOP")
-        for metric in ("t2i R@1", "rSum")
-    }
-    return {
-        **gains,
-        "behind": behind,
-        "regions systems": table(["system", *RECALLS, "rSum"], rows),
-        "regions rows": [row for row in on_val if row["run"] == "CE" and row["step"]],
-        "regions last": {run: signed(rsums[-1] - rsums[-2]) for run, rsums in last.items()},
-        "regions again": next(row for row in on_val if not row["step"]),
-        "regions sources": sources(read_results(results / REGIONS), REGIONS),
-        "regions val sources": sources([found], "regions-val.json"),
-    }
-
-
-def _behind(value: float, other: float) -> float:
-    """Return by how many per cent a value is below another."""
-    return 100 * (1 - value / other)
 
 
 def _paper3(systems: Systems, results: Path) -> dict[str, str]:

@@ -121,7 +121,7 @@ def test_paper_1_measures_every_system_and_its_ce_teaches_paper_3_and_reranks_pa
     rows = [row["row"] for row in found["rows"]]
     assert set(rows) == {"BE", "CE", "SEP+COOP", "JOINT+BE", "JOINT+COOP", "JOINT+CE"}
     assert rows.count("SEP+COOP") == 1 + 2 + 6 + 1, "k, weighted sums, a larger gallery"
-    cross = str(tmp_path / "1/work/ce-lower-full-{seed}/best")
+    cross = str(tmp_path / "1/work/ce-towers-full-{seed}/best")
     arguments = ["--runs", "C-F", "--variant", "kl", "--split", "val", "--cross", cross]
     taught = call("paper3", arguments, tmp_path / "3", monkeypatch)
     assert taught["C-F-kl-val-seed0"]["teacher"] == "C"

@@ -131,21 +131,18 @@ def test_paper_1_measures_every_system_and_its_ce_teaches_paper_3_and_reranks_pa
 
 
 def test_paper_1_measures_several_languages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = "hidden_size = 24, intermediate_size = 48, num_hidden_layers = 2, num_attention_heads = 4"
-    bert = f"{{ config = {{ model_type = 'bert', vocab_size = 60, max_position_embeddings = 64, {small} }} }}"
     monkeypatch.setattr("replication.paper1.LANGUAGES", ("en", "zh"))
-    arguments = ["--part", "languages", "--runs", "be,ce", "--set", f"model.transformer={bert}"]
-    found = call("paper1", arguments, tmp_path, monkeypatch)
-    assert found.keys() == {"english-be-ce-seed0", "languages-be-ce-seed0"}
+    found = call("paper1", ["--part", "languages"], tmp_path, monkeypatch)
+    assert found.keys() == {"english-be-ce-joint-seed0", "languages-be-ce-joint-seed0"}
+    names = {"BE", "CE", "SEP+COOP", "JOINT+BE", "JOINT+COOP"}
     for content in found.values():
-        assert {(row["lang"], row["row"]) for row in content["rows"]} == {
-            (lang, name) for lang in ("en", "zh") for name in ("BE", "CE", "SEP+COOP")
-        }
+        rows = [(row["lang"], row["row"]) for row in content["rows"]]
+        assert set(rows) == {("en", "JOINT+CE"), *((lang, name) for lang in ("en", "zh") for name in names)}
 
 
-@pytest.mark.parametrize("features", ["towers", "towers-joint"])
-def test_paper_1_with_two_towers_starts_every_run_from_one_pre_training(
-    features: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("features", "recipe"), [("towers-joint", "towers-{}"), ("lower", "{}")])
+def test_paper_1_starts_every_run_from_one_pre_training(
+    features: str, recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = call("paper1", ["--part", "tables", "--features", features], tmp_path, monkeypatch)[
         "full-be-ce-joint-seed0"
@@ -153,14 +150,14 @@ def test_paper_1_with_two_towers_starts_every_run_from_one_pre_training(
     assert {row["row"] for row in content["rows"]} == {"BE", "CE", "SEP+COOP", "JOINT+BE", "JOINT+COOP", "JOINT+CE"}
     start = f'model.start="{tmp_path}/work/pretrain-{features}/best"'
     for run, cost in content["training"].items():
-        assert cost["recipe"] == f"recipes/towers-{run}.toml"
+        assert cost["recipe"] == f"recipes/{recipe.format(run)}.toml"
         assert start in cost["changes"]
 
 
 def test_paper_1_drops_every_second_layer_of_both_towers_and_of_the_matcher(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call("paper1", ["--part", "figure4", "--features", "towers", "--runs", "ce"], tmp_path, monkeypatch)
+    call("paper1", ["--part", "figure4", "--runs", "ce"], tmp_path, monkeypatch)
     config = {
         name: json.loads((tmp_path / "work/ce-towers-half-0/best" / name / "config.json").read_text())
         for name in ("image", "text", "image_reader", "matcher")

@@ -18,14 +18,17 @@ replication/README.md) and preferably a GPU. The same command continues an inter
 import os
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from benchmarks.provenance import RESULTS, provenance, write_result
 from replication.cascades import Cascades
-from replication.training_runs import options, parsed, train_once
+from replication.training_runs import locked, options, parsed, run_all, train_once
 from sightline.datasets import read_all
 from sightline.datasets.regions import RegionStore
+from sightline.datasets.regions.store import StoreSpec
 from sightline.evaluation import Evaluation
 from sightline.models import checkpoint, towers
 from sightline.models.torch_model import TorchModel
@@ -72,12 +75,13 @@ class Bench:
         self.brief = _BRIEF if arguments.brief else []
         data = Path(os.environ["SIGHTLINE_DATA"])
         self.split = "val" if arguments.part == "rates" else "test"
-        self.regions = RegionStore.open(data / "flickr8k.regions") if self.features == REGIONS else None
-        if self.regions is not None:
-            self.records = [record for record in read_all([self.regions.folder]) if record.split == self.split]
+        self.regions: StoreSpec | None = None
+        if self.features == REGIONS:
+            store = RegionStore.open(data / "flickr8k.regions")
+            self.regions, self.distractors = store.spec, []
+            self.records = [record for record in read_all([store.folder]) if record.split == self.split]
             if not self.records:
-                raise SystemExit(f"{self.regions.folder}: no image belongs to the split {self.split}")
-            self.distractors = []
+                raise SystemExit(f"{store.folder}: no image belongs to the split {self.split}")
         else:
             self.records = read_all([f"{data}/flickr8k-{self.split}.tar"])
             self.distractors = read_all([f"{data}/coco-distractors.tar", f"{data}/coco-val.tar"])
@@ -109,7 +113,7 @@ class Bench:
     def _start(self, run: str, variant: str, seed: int) -> str:
         """Return the change that sets a model's initial weights; with regions, CE starts from BE."""
         if self.regions is not None and run != "ce":
-            return f"model.regions.feature_dim={self.regions.spec.feature_dim}"
+            return f"model.regions.feature_dim={self.regions.feature_dim}"
         if self.regions is not None:
             self.trained("be", variant, seed)
             start = self.folder("be", variant, seed) / "best"
@@ -126,12 +130,13 @@ class Bench:
 def halved(folder: Path) -> Path:
     """Return a copy of a checkpoint without every second layer of its transformers (paper 1, figure 4)."""
     out = folder.with_name(folder.name + "-half")
-    if not out.exists():
-        retriever, tokenizer = checkpoint.load(folder)
-        for name, encoder in retriever.parts().items():
-            if name != "image":  # the detector's part
-                towers.shorten(encoder, 2)
-        checkpoint.save(retriever, tokenizer, out)
+    with locked(out):
+        if not out.exists():
+            retriever, tokenizer = checkpoint.load(folder)
+            for name, encoder in retriever.parts().items():
+                if name != "image":  # the detector's part
+                    towers.shorten(encoder, 2)
+            checkpoint.save(retriever, tokenizer, out)
     return out
 
 
@@ -200,14 +205,21 @@ def main() -> None:
         arguments.out = RESULTS / f"paper1-{arguments.features}"
     bench = Bench(arguments)
     runs = ("be", "ce") if arguments.part == "check" else arguments.runs.split(",")
-    for seed in map(int, arguments.seeds.split(",")):
-        for variant in PARTS[arguments.part or "tables"]:
-            result = result_of(bench, runs, variant, seed)
-            name = f"{variant}-{'-'.join(runs)}-seed{seed}"
-            write_result(arguments.out / ("val" if bench.split == "val" else "") / f"{name}.json", result)
-            for row in result["rows"]:
-                found = f"rSum {row['rSum']:.1f} R@1 {row['text_to_image']['R@1']:.1f}"
-                print(name, row["lang"], row["row"], *row["stages"], found, flush=True)
+    wanted = list(product(PARTS[arguments.part or "tables"], map(int, arguments.seeds.split(","))))
+    if arguments.processes > 1:  # a measurement needs several trainings; the longest begin first
+        trainings = [(run, *one) for run, one in product(reversed(runs), wanted)]
+        run_all(arguments.processes, {one: partial(bench.trained, *one) for one in trainings})
+    out = arguments.out / ("val" if bench.split == "val" else "")
+    run_all(arguments.processes, {one: partial(write, out, bench, runs, *one) for one in wanted})
+
+
+def write(out: Path, bench: Bench, runs: Sequence[str], variant: str, seed: int) -> None:
+    """Write the result file of a variant and a seed, and print its rows."""
+    result, name = result_of(bench, runs, variant, seed), f"{variant}-{'-'.join(runs)}-seed{seed}"
+    write_result(out / f"{name}.json", result)
+    for row in result["rows"]:
+        found = f"rSum {row['rSum']:.1f} R@1 {row['text_to_image']['R@1']:.1f}"
+        print(name, row["lang"], row["row"], *row["stages"], found, flush=True)
 
 
 if __name__ == "__main__":

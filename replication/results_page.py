@@ -5,6 +5,7 @@ python -m replication.results_page
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -153,7 +154,8 @@ def _paper1(systems: Systems, reported: Mapping[str, Sequence[float]], results: 
     on_val = read_result(results / "towers-val.json")
     rerankers = ("SEP+COOP", "JOINT+COOP")
     rows = [
-        [name, *(with_deviation(systems.estimate(f"{one} {suffix}".strip(), metric))
+        [name, *(MISSING if (suffix, metric) == ("enlarged", "rSum")  # in which only one direction has a larger gallery
+                 else with_deviation(systems.estimate(f"{one} {suffix}".strip(), metric))
                  for one in rerankers for metric in ("t2i R@1", "rSum"))]
         for name, suffix in RERANKINGS.items()
     ]  # fmt: skip
@@ -169,9 +171,13 @@ def _paper1(systems: Systems, reported: Mapping[str, Sequence[float]], results: 
         for name in ("CE", *rerankers)
         for metric in ("t2i R@1", "rSum")
     }
+    larger = {one: with_interval(systems.gain(f"{one} enlarged", "BE enlarged", "t2i R@1")) for one in rerankers} | {
+        "BE": with_deviation(systems.estimate("BE enlarged", "t2i R@1"))
+    }
     return {
         **{f"paper1 {name}": gain for name, gain in gains.items()},
-        "paper1 larger BE": with_deviation(systems.estimate("BE enlarged", "t2i R@1")),
+        "paper1 kept": _kept(on_val["pretraining"]["val"], results),
+        "paper1 larger": larger,
         "paper1 systems": _recalls(systems, SYSTEMS, reported),
         "paper1 rerankings": table(
             ["reranking", *(f"{one}, {metric}" for one in rerankers for metric in ("t2i R@1", "rSum"))], rows
@@ -184,6 +190,25 @@ def _paper1(systems: Systems, reported: Mapping[str, Sequence[float]], results: 
     }
 
 
+def _kept(pretraining: Sequence[Mapping[str, float]], results: Path) -> dict[str, Any]:
+    """Return the checkpoints that paper 1's runs kept: those with the highest rSum on val, the last of equal ones."""
+    trained = [one["training"] for one in read_results(results / "paper1")]
+    kept = {run: [max(one[run]["val"], key=itemgetter("rSum", "step")) for one in trained] for run in ("ce", "joint")}
+    start = max(pretraining, key=itemgetter("rSum", "step"))
+    return {
+        "start step": start["step"],
+        "start": start["rSum"],
+        "CE": _list(number(point["rSum"]) for point in kept["ce"]),
+        "JOINT": _list(f"{point['step']:,}" for point in kept["joint"]),
+    }
+
+
+def _list(items: Iterable[str]) -> str:
+    """Join items as in a sentence: `1, 2 and 3`."""
+    *first, last = items
+    return " and ".join([", ".join(first), last] if first else [last])
+
+
 def _longer(results: Path) -> dict[str, Any]:
     """Return rSum of paper 2's runs of 30 epochs: on val by epoch, and on the test set."""
     found = {one["run"]: one for one in read_results(results / "paper2-long")}
@@ -191,16 +216,16 @@ def _longer(results: Path) -> dict[str, Any]:
         run: {point["step"]: point["rSum"] for point in one["training"][run]["val"]} for run, one in found.items()
     }
     steps = sorted(curves["base"])
+    now = {run: one["result"]["rSum"] for run, one in found.items()}
+    before = {run: read_result(results / "paper2" / f"{run}-test-seed0.json")["result"]["rSum"] for run in found}
     return {
         "longer rows": [
             {"epoch": round(30 * step / steps[-1])} | {run: curve[step] for run, curve in curves.items()}
             for step in steps
         ],
-        "longer": {run: one["result"]["rSum"] for run, one in found.items()}
-        | {
-            f"{run} before": read_result(results / "paper2" / f"{run}-test-seed0.json")["result"]["rSum"]
-            for run in found
-        },
+        "longer": now
+        | {f"{run} before": rsum for run, rsum in before.items()}
+        | {f"{run} change": now[run] - rsum for run, rsum in before.items()},
     }
 
 

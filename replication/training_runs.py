@@ -7,8 +7,10 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
@@ -41,9 +43,7 @@ def train_once(recipe: str, changes: Sequence[str], out: Path) -> dict[str, Any]
     Only the checkpoint and the log of a run are kept, because dozens of runs share a disk.
     """
     note = out / NOTE
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with out.with_name(f"{out.name}.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be training it, as a teacher
+    with locked(out):
         if not note.exists():
             before, began = _seconds_before(out / "log.jsonl"), time.perf_counter()
             with training() as report:
@@ -58,6 +58,15 @@ def train_once(recipe: str, changes: Sequence[str], out: Path) -> dict[str, Any]
     if found["changes"] != list(changes):
         raise SystemExit(f"{out} was trained with {found['changes']}, but now {list(changes)} is requested")
     return found
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Let only one process at a time make a file or folder, while others that need it wait."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(f"{path.name}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _seconds_before(log: Path) -> float:
@@ -133,22 +142,31 @@ def write_results(
 ) -> None:
     """Compute the result of every requested run and seed, and write each to a file.
 
-    The file is named after the run, its variant if it has one, and `suffix`. With several processes, a run that fails
-    does not stop the others.
+    The file is named after the run, its variant if it has one, and `suffix`.
     """
     names = parts[arguments.part] if arguments.part else arguments.runs.split(",")
     runs = [(int(seed), name) for seed in arguments.seeds.split(",") for name in names]
     out = arguments.out / "val" if getattr(arguments, "split", "test") == "val" else arguments.out  # not on the page
-    if arguments.processes == 1:
-        for left, run in zip(reversed(range(len(runs))), runs, strict=True):
-            _write_result(out, suffix, result_of, *run)
+    run_all(arguments.processes, {run: partial(_write_result, out, suffix, result_of, *run) for run in runs})
+
+
+def run_all(processes: int, tasks: Mapping[Hashable, Callable[[], object]]) -> None:
+    """Run tasks, several at a time; with several processes, a task that fails does not stop the others."""
+    if processes == 1:
+        for left, task in zip(reversed(range(len(tasks))), tasks.values(), strict=True):
+            task()
             print(f"runs left: {left}", flush=True)
         return
-    with ProcessPoolExecutor(arguments.processes, get_context("fork")) as pool:  # a fork has all records already
-        waiting = [pool.submit(_write_result, out, suffix, result_of, *run) for run in runs]
-    failed = [f"{run}: {one.exception()}" for run, one in zip(runs, waiting, strict=True) if one.exception()]
+    with ProcessPoolExecutor(processes, get_context("fork")) as pool:  # forks share what is already in memory
+        waiting = {name: pool.submit(_run, task) for name, task in tasks.items()}
+    failed = [f"{name}: {one.exception()}" for name, one in waiting.items() if one.exception()]
     if failed:
         raise SystemExit("\n".join(["these runs failed:", *failed]))
+
+
+def _run(task: Callable[[], object]) -> None:
+    """Run a task in another process, without sending its result back."""
+    task()
 
 
 def _write_result(out: Path, suffix: str, result_of: Callable[[str, int], dict[str, Any]], seed: int, run: str) -> None:

@@ -140,13 +140,15 @@ def test_paper_1_measures_several_languages(tmp_path: Path, monkeypatch: pytest.
         assert set(rows) == {("en", "JOINT+CE"), *((lang, name) for lang in ("en", "zh") for name in names)}
 
 
-@pytest.mark.parametrize(("features", "recipe"), [("towers-joint", "towers-{}"), ("lower", "{}")])
+@pytest.mark.parametrize(
+    ("features", "recipe", "processes"), [("towers-joint", "towers-{}", "3"), ("lower", "{}", "1")]
+)
 def test_paper_1_starts_every_run_from_one_pre_training(
-    features: str, recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    features: str, recipe: str, processes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    content = call("paper1", ["--part", "tables", "--features", features], tmp_path, monkeypatch)[
-        "full-be-ce-joint-seed0"
-    ]
+    arguments = ["--part", "tables", "--features", features, "--processes", processes]
+    content = call("paper1", arguments, tmp_path, monkeypatch)["full-be-ce-joint-seed0"]
+    assert len((tmp_path / f"work/pretrain-{features}/log.jsonl").read_text().splitlines()) == 2, "trained once"
     assert {row["row"] for row in content["rows"]} == {"BE", "CE", "SEP+COOP", "JOINT+BE", "JOINT+COOP", "JOINT+CE"}
     start = f'model.start="{tmp_path}/work/pretrain-{features}/best"'
     for run, cost in content["training"].items():

@@ -106,9 +106,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--pieces", type=int, default=64_000)
     args = parser.parse_args(argv)
     whole = json.loads((args.encoder / "tokenizer.json").read_text(encoding="utf-8"))
+    if whole["model"]["type"] != "Unigram":
+        parser.error(f"{args.encoder}: the tokenizer's model is {whole['model']['type']}, but only Unigram can be cut")
     found = _captions(args.captions) if args.captions else _texts(args.text)
     counts = count_pieces(tokenizers.Tokenizer.from_file(str(args.encoder / "tokenizer.json")), found)
     keep = pieces_to_keep(whole, counts, args.pieces)
+    cut = cut_tokenizer(whole, keep)
     config = AutoConfig.from_pretrained(args.encoder)
     model = AutoModel.from_pretrained(args.encoder, config=config, dtype=torch.float32)
     table = model.get_input_embeddings().weight.detach()[keep]
@@ -117,9 +120,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if config.pad_token_id is not None:
         model.config.pad_token_id = keep.index(config.pad_token_id)
     model.save_pretrained(args.out)
-    (args.out / "tokenizer.json").write_text(
-        json.dumps(cut_tokenizer(whole, keep), ensure_ascii=False), encoding="utf-8"
-    )
+    (args.out / "tokenizer.json").write_text(json.dumps(cut, ensure_ascii=False), encoding="utf-8")
     if (settings := args.encoder / _SETTINGS).is_file():
         (args.out / _SETTINGS).write_bytes(settings.read_bytes())
     print(f"{len(keep):,} of {len(whole['model']['vocab']):,} pieces kept")

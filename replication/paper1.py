@@ -201,8 +201,8 @@ def main() -> None:
     arguments = parsed(parser)
     if arguments.features == REGIONS and arguments.part not in (None, "check", "tables"):
         parser.error(f"--part {arguments.part} cannot be run with regions")
-    if arguments.features != DEFAULT and arguments.out == RESULTS / "paper1":
-        arguments.out = RESULTS / f"paper1-{arguments.features}"
+    if arguments.features != DEFAULT and arguments.out in (RESULTS / "paper1", Path("runs/brief/out/paper1")):
+        arguments.out = arguments.out.with_name(f"paper1-{arguments.features}")
     bench = Bench(arguments)
     runs = ("be", "ce") if arguments.part == "check" else arguments.runs.split(",")
     wanted = list(product(PARTS[arguments.part or "tables"], map(int, arguments.seeds.split(","))))

@@ -183,7 +183,7 @@ def _paper1(systems: Systems, reported: Mapping[str, Sequence[float]], results: 
             ["reranking", *(f"{one}, {metric}" for one in rerankers for metric in ("t2i R@1", "rSum"))], rows
         ),
         "paper1 pretraining": on_val["pretraining"]["val"],
-        "paper1 rates": [row | row["val"][-1] for row in on_val["rates"]],
+        "paper1 rates": [row | _best(row["val"]) for row in on_val["rates"]],
         "paper1 val sources": sources([on_val], "towers-val.json"),
         "regions systems": table(["system", *RECALLS, "rSum"], regions),
         "regions sources": sources(read_results(results / REGIONS), REGIONS),
@@ -191,16 +191,21 @@ def _paper1(systems: Systems, reported: Mapping[str, Sequence[float]], results: 
 
 
 def _kept(pretraining: Sequence[Mapping[str, float]], results: Path) -> dict[str, Any]:
-    """Return the checkpoints that paper 1's runs kept: those with the highest rSum on val, the last of equal ones."""
+    """Return which checkpoints paper 1's runs kept."""
     trained = [one["training"] for one in read_results(results / "paper1")]
-    kept = {run: [max(one[run]["val"], key=itemgetter("rSum", "step")) for one in trained] for run in ("ce", "joint")}
-    start = max(pretraining, key=itemgetter("rSum", "step"))
+    kept = {run: [_best(one[run]["val"]) for one in trained] for run in ("ce", "joint")}
+    start = _best(pretraining)
     return {
         "start step": start["step"],
         "start": start["rSum"],
         "CE": _list(number(point["rSum"]) for point in kept["ce"]),
         "JOINT": _list(f"{point['step']:,}" for point in kept["joint"]),
     }
+
+
+def _best(val: Iterable[Mapping[str, float]]) -> Mapping[str, float]:
+    """Return the validation of the checkpoint that a run keeps: the highest rSum, the last of equal ones."""
+    return max(val, key=itemgetter("rSum", "step"))
 
 
 def _list(items: Iterable[str]) -> str:

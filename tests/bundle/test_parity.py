@@ -42,6 +42,9 @@ def layers(config: dict[str, Any], count: int) -> TowerConfig:
 CONFIGS: dict[str, checkpoint.Config] = {
     "dual-shared": tiny.DUAL,
     "dual-aligned": dataclasses.replace(tiny.PIXEL_MODELS["dual-aligned"], image=layers(tiny.VISION, 3)),
+    "dual-reader-aligned": dataclasses.replace(
+        tiny.PIXEL_MODELS["dual-reader-aligned"], image=layers(tiny.VISION, 1), text=layers(tiny.TEXT, 1)
+    ),
     "dual-clusters": dataclasses.replace(tiny.INFLATED_MODELS["dual-clusters"], image=layers(tiny.VISION, 3)),
     "single": dataclasses.replace(tiny.SINGLE, image=layers(tiny.VISION, 1)),
     "single-first": dataclasses.replace(

@@ -4,6 +4,7 @@ import gzip
 import json
 from pathlib import Path
 
+import pytest
 import tokenizers
 import torch
 from PIL import Image
@@ -55,3 +56,10 @@ def test_kept_pieces_have_their_vectors_and_others_are_spelt(tmp_path: Path) -> 
     cut = tokenizers.Tokenizer.from_file(str(tmp_path / "captions" / "tokenizer.json"))
     assert cut.encode("Katze").tokens == ["<s>", "▁Katze", "</s>"]
     assert cut.token_to_id("▁Hund") is None
+
+
+def test_a_tokenizer_of_another_kind_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tokenizers.Tokenizer(models.WordPiece({"[UNK]": 0}, unk_token="[UNK]")).save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(SystemExit):
+        main([str(tmp_path), "--captions", "nowhere.tar", "--out", str(tmp_path / "out")])
+    assert "the tokenizer's model is WordPiece, but only Unigram can be cut" in capsys.readouterr().err

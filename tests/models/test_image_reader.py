@@ -8,7 +8,7 @@ import torch
 
 import tiny
 from sightline.errors import ModelError
-from sightline.models import DualStream, DualStreamConfig, TowerConfig, towers
+from sightline.models import DualStream, DualStreamConfig, RelationConfig, TowerConfig, towers
 from sightline.models.aligned_matcher import AlignedStates
 from sightline.models.checkpoint import build
 from sightline.models.masking import see_with_gaps
@@ -55,6 +55,16 @@ def test_its_outputs_can_be_averaged_and_matched() -> None:
 
 
 @torch.inference_mode()
+def test_codes_are_not_averaged() -> None:
+    config = dataclasses.replace(tiny.INFLATED_MODELS["dual-reader-clusters"], image_pooling="mean")
+    made = tiny.retriever(config)
+    assert isinstance(made, DualStream)
+    assert made.image_reader is not None
+    read = made.image_reader(made.image_features(PIXELS).patches)
+    torch.testing.assert_close(made.encode_images(PIXELS).embedding, made.image_embedding(read[:, 1:6].mean(1)))
+
+
+@torch.inference_mode()
 def test_a_new_aligned_matcher_gets_the_readers_outputs_unchanged() -> None:
     made = DualStream(tiny.PIXEL_MODELS["dual-reader-aligned"])  # type: ignore[arg-type]
     assert isinstance(made.image_states, AlignedStates)
@@ -68,6 +78,7 @@ def test_a_new_aligned_matcher_gets_the_readers_outputs_unchanged() -> None:
         ({"image_reader": None, "image_pooling": "first"}, "no matcher or no image_reader"),
         ({"image_reader": None, "matcher_reads_image": "patches"}, "no image_reader whose outputs could be averaged"),
         ({"matcher": "none", "matcher_layers": 0}, "no matcher or no image_reader"),
+        ({"relations": RelationConfig(), "fragment_dim": 16}, "relations compute the embedding from the fragments"),
         ({"matcher_layer": 1}, "matcher_layer is 1, but the matcher reads the output of the image_reader"),
     ],
 )

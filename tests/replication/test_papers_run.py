@@ -121,6 +121,11 @@ def test_paper_1_measures_every_system_and_its_ce_teaches_paper_3_and_reranks_pa
     rows = [row["row"] for row in found["rows"]]
     assert set(rows) == {"BE", "CE", "SEP+COOP", "JOINT+BE", "JOINT+COOP", "JOINT+CE"}
     assert rows.count("SEP+COOP") == 1 + 2 + 6 + 1, "k, weighted sums, a larger gallery"
+    be, ce, joint = (f"{run}-towers-full-0" for run in ("be", "ce", "joint"))
+    assert {(row["row"], row["model"]) for row in found["rows"]} == {
+        ("BE", be), ("CE", ce), ("SEP+COOP", f"{be} + {ce}"),
+        *((system, joint) for system in ("JOINT+BE", "JOINT+COOP", "JOINT+CE")),
+    }  # fmt: skip
     cross = str(tmp_path / "1/work/ce-towers-full-{seed}/best")
     arguments = ["--runs", "C-F", "--variant", "kl", "--split", "val", "--cross", cross]
     taught = call("paper3", arguments, tmp_path / "3", monkeypatch)

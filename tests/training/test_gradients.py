@@ -19,6 +19,7 @@ CASES = [
     *((kind, name) for kind in ("dual-shared", "dual-own", "single") for name in (*ALONE, "all")),
     *(("dual-shared", name) for name in LOSSES if name not in (*ALONE, "all")),
     ("dual-states", "all"),
+    ("dual-reader-aligned", "all"),
     ("single-mean", "all"),
     ("dual-late-codes", "triplet on fragments"),
     ("dual-clusters", "distill on fragments"),

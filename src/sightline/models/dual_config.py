@@ -55,8 +55,8 @@ class DualStreamConfig:
     time and change little.
     fragments: use only this many patches or words, the first ones, as fragments (paper 3, appendix); 0 uses all. The
     first fragment of an image_reader is its [CLS], like that of a text, so with 1, fragments are compared as embeddings
-    are. Codes then act only inside the towers. Such a model has no matcher, because a matcher would need the other
-    fragments.
+    are (unless those are means). Codes then act only inside the towers. Such a model has no matcher, because a matcher
+    would need the other fragments.
     image_reader: a BERT-type encoder that reads regions, or the output of the image tower, after a [CLS] token: its
     [CLS] becomes the embedding (see image_pooling) and its other outputs the fragments (paper 4, whose images are the
     regions of a frozen detector).
@@ -152,6 +152,11 @@ class DualStreamConfig:
                 f"relations cannot make embeddings of {self.embedding_dim} dimensions "
                 f"from fragments of {self.fragment_dim} with {self.codes} codes",
                 "Set fragment_dim = embedding_dim and codes = 0.",
+            )
+        if self.relations is not None and self.image_pooling == "mean":
+            raise ModelError(
+                'image_pooling is "mean", but relations compute the embedding from the fragments',
+                "Leave out image_pooling, or relations.",
             )
         if self.fragments and self.matcher != "none":
             raise ModelError(

@@ -301,8 +301,8 @@ def test_a_watched_collection_is_refined_when_nothing_is_new(
         assert to_refine() == 3
         assert updater.is_healthy
         monkeypatch.setattr("sightline.server.updater._REFINE_SECONDS", 60.0)
+        until(lambda: any("3 refined" in line for line in told))
         until(lambda: to_refine() == 0)
-        assert any("3 refined" in line for line in told)
     finally:
         updater.close()
         opened.close()

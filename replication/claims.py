@@ -97,10 +97,10 @@ def decide(gain: Estimate, on_par: float = 0.0) -> str:
 
 
 def tally(verdicts: Iterable[Verdict]) -> list[int]:
-    """Return the numbers of claims that were tested, held, did not hold, are undecided, and are not testable."""
+    """Count the claims that were tested, held, not held, undecided, not testable, and not measured."""
     counts = Counter(one.verdict for one in verdicts)
     found = [counts[verdict] for verdict in (HELD, NOT_HELD, UNDECIDED)]
-    return [sum(found), *found, counts[NOT_TESTABLE]]
+    return [sum(found), *found, counts[NOT_TESTABLE], counts[NOT_MEASURED]]
 
 
 def _listed(value: Any) -> list[Any]:

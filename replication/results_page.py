@@ -45,7 +45,7 @@ def page(results: Path = RESULTS, bundle: Path = ROOT / "bundles" / "default") -
     systems = {name: read_systems(results, name) for name in papers}
     verdicts = {name: judge(paper, systems[name]) for name, paper in papers.items()}
     tallies = [[papers[name]["title"], *map(str, tally(found))] for name, found in verdicts.items()]
-    heads = ["paper", "claims tested", "held", "not held", "undecided", "not testable"]
+    heads = ["paper", "claims tested", "held", "not held", "undecided", "not testable", "not measured"]
     values: dict[str, Any] = {"tally": table(heads, tallies)}
     values |= {f"{name} claims": _claims(found) for name, found in verdicts.items()}
     values |= {f"{name} sources": _sources(results, name) for name in papers}
@@ -171,9 +171,11 @@ def _paper1(systems: Systems, reported: Mapping[str, Sequence[float]], results: 
         for name in ("CE", *rerankers)
         for metric in ("t2i R@1", "rSum")
     }
-    larger = {one: with_interval(systems.gain(f"{one} enlarged", "BE enlarged", "t2i R@1")) for one in rerankers} | {
-        "BE": with_deviation(systems.estimate("BE enlarged", "t2i R@1"))
-    }
+    larger = {"BE": with_deviation(systems.estimate("BE enlarged", "t2i R@1"))}
+    for one in rerankers:
+        lead = systems.gain(f"{one} enlarged", "BE enlarged", "t2i R@1")
+        larger[one] = with_interval(lead)
+        larger[f"{one} growth"] = with_interval(lead.minus(systems.gain(one, "BE", "t2i R@1")))
     return {
         **{f"paper1 {name}": gain for name, gain in gains.items()},
         "paper1 kept": _kept(on_val["pretraining"]["val"], results),
@@ -198,8 +200,10 @@ def _kept(pretraining: Sequence[Mapping[str, float]], results: Path) -> dict[str
     return {
         "start step": start["step"],
         "start": start["rSum"],
+        "start R@1": start["t2i R@1"],
         "CE": _list(number(point["rSum"]) for point in kept["ce"]),
-        "JOINT": _list(f"{point['step']:,}" for point in kept["joint"]),
+        "CE R@1": _list(number(point["t2i R@1"]) for point in kept["ce"]),
+        **{f"{run.upper()} steps": _list(f"{point['step']:,}" for point in kept[run]) for run in kept},
     }
 
 
@@ -230,7 +234,8 @@ def _longer(results: Path) -> dict[str, Any]:
         ],
         "longer": now
         | {f"{run} before": rsum for run, rsum in before.items()}
-        | {f"{run} change": now[run] - rsum for run, rsum in before.items()},
+        | {f"{run} change": now[run] - rsum for run, rsum in before.items()}
+        | {"gain": "{rSum:+.1f} [{low:+.1f}, {high:+.1f}]".format(**found["fusion"]["gain_over"]["base"])},
     }
 
 
@@ -260,7 +265,8 @@ def _paper3(systems: Systems, results: Path) -> dict[str, str]:
             tried[_temperatures(one["run"])][column] = number(one["result"]["rSum"])
     rows = [[name, f"{teacher:g}", f"{student:g}", *found] for (name, teacher, student), found in sorted(tried.items())]
     temperatures = table(["run", "teacher", "student", "rSum on val", "with later teachers"], rows)
-    return {"paper3 runs": runs, "paper3 temperatures": temperatures, **again}
+    codes = with_interval(systems.gain("I32 contrastive", "B contrastive"))
+    return {"paper3 runs": runs, "paper3 temperatures": temperatures, "paper3 contrastive I32 over B": codes, **again}
 
 
 def _temperatures(run: str) -> tuple[str, float, float]:

@@ -92,7 +92,8 @@ def test_a_claim_is_not_testable_without_its_premise() -> None:
     found = judge({"claims": [first, second]}, of(A=200, B=300, C=100))
     assert [one.verdict for one in found] == [NOT_HELD, NOT_TESTABLE]
     assert "A over B" in found[1].reason
-    assert tally(found) == [1, 0, 1, 0, 1]
+    third = {"text": "A over D", "better": "A", "worse": "D"}
+    assert tally([*found, *judge({"claims": [third]}, of(A=200))]) == [1, 0, 1, 0, 1, 1]
 
 
 def test_a_share_is_compared_with_another_or_with_a_constant() -> None:

@@ -129,6 +129,17 @@ def test_a_small_chance_is_not_rounded_to_none_and_copies_are_told_from_lookalik
     assert hit_lines([first, second]) == ["  1    93%  a.jpg  +1 copy  +2 alike", "  2    <1%  a.jpg  +2 copies"]
 
 
+def test_results_are_numbered_in_the_order_shown() -> None:
+    hits = [Hit(rank, 7, "a.jpg", Path("a.jpg"), Path(), 0.5, 0.9, "match") for rank in (1, 3, 2)]
+    assert [line.split()[0] for line in hit_lines(hits)] == ["1", "2", "3"]
+    assert [line.split()[0] for line in hit_lines(hits, start=20)] == ["21", "22", "23"]
+
+
+def test_json_and_paths_cannot_be_combined(photos: Path) -> None:
+    done = run("search", "a red ball", "--at", photos, "--json", "--paths")
+    assert "--json cannot be combined with --paths" in str(done.exception)
+
+
 def test_names_are_shown_as_they_are_but_for_what_a_terminal_obeys() -> None:
     family, persian = "\U0001f469\u200d\U0001f467.jpg", "\u0645\u06cc\u200c\u0634\u0648\u062f.jpg"
     assert [printable(name) for name in (family, persian, "cafe\u0301")] == [family, persian, "cafe\u0301"]

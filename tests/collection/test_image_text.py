@@ -245,6 +245,7 @@ def test_the_command_reads_text_after_the_report_and_can_leave_it(
     done = CliRunner().invoke(app, [*index, "--text"])
     assert isinstance(done.exception, SightlineError)
     assert "sightline-search[ocr]" in str(done.exception)
+    assert "unchanged" not in done.output, "it says so before it indexes anything"
     assert CliRunner().invoke(app, index).exit_code == 0
 
 

@@ -5,7 +5,8 @@ import tracemalloc
 import pytest
 
 from sightline.bundle.words import Words
-from sightline.collection.query_text.spelling import Wording, check_wording, corrected
+from sightline.collection.query_text.spelling import Wording, check_wording
+from sightline.languages.corrections import corrected
 
 TRAINED = Words(
     ["a", "dog", "on", "the", "beach", "brown", "elephant", "motorcycle", "soccer", "playing", "people", "bicycle"]

@@ -107,6 +107,8 @@ def test_a_filter_chooses_what_it_says(catalog: sqlite3.Connection, expression: 
         ("name = 5", "5", "quotes"),
         ("name = beach", "beach", "quotes"),
         ("taken > 'yesterday'", "'yesterday'", "2023-06-01"),
+        ("taken > '2023-13'", "'2023-13'", "this is not a date"),
+        ("taken > '2023-02-29 12:00'", "'2023-02-29 12:00'", "this is not a date"),
         ("taken > 2023-06-01", "-06", "quotes"),
         ("width like '1%'", "width", "compares text"),
         ("width > name", "name", "cannot be compared"),

@@ -148,6 +148,15 @@ def test_the_command_compares_two_models(tiny_bundle: Path, tmp_path: Path) -> N
     assert len(ranks.read_text().splitlines()) == 1 + result["a"]["images"] + result["a"]["captions"]
 
 
+def test_the_command_opens_both_models_before_it_evaluates_one(
+    tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captions = write(tmp_path / "photos", list(shapes(seed=0))[:2])
+    monkeypatch.setattr("sightline.evaluate", None)
+    done = CliRunner().invoke(app, ["compare", str(tiny_bundle), "nowhere", str(captions)])
+    assert "nowhere" in str(done.exception)
+
+
 def test_the_command_leaves_out_images_without_captions_in_the_language(tiny_bundle: Path, tmp_path: Path) -> None:
     captions = write(tmp_path / "photos", list(shapes(seed=0))[:4])
     lines = [json.loads(line) for line in captions.read_text().splitlines()]

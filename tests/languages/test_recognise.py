@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+import sightline
 from sightline.bundle.words import Words, words_in
 from sightline.languages.recognise import recognise
 from sightline.registry.installed import InstalledModel
 from sightline.registry.loader import locate
+from sightline.retrieval.language import language_of
 
 LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl", "pl", "cs", "sv", "tr", "ru", "zh", "ja", "ar")
 QUERIES = Path(__file__).parents[2] / "benchmarks" / "languages" / "queries.tsv"
@@ -70,6 +72,24 @@ def test_languages_without_a_column_are_no_trouble() -> None:
 def test_words_that_the_model_knows_stay_english() -> None:
     known = {"restaurant", "piano"}
     assert recognise("piano restaurant", ["en", "fr"], lambda text: set(text.split()) <= known) == "en"
+
+
+@pytest.mark.parametrize(
+    ("text", "lang"),
+    [
+        ("a hosre", "en"),
+        ("zbera", "en"),
+        ("on teh grss", "en"),
+        ("a dgo", "en"),
+        ("Hund am Strand", "de"),
+        ("deux chiens", "fr"),
+        ("kočka na stole", "cs"),
+        ("ein Hnud am Strand", "de"),  # most of it is no English
+    ],
+)
+def test_a_misspelt_english_word_is_not_taken_for_another_language(text: str, lang: str) -> None:
+    """As far as the bundled model has words of the other language."""
+    assert language_of(text, sightline.load("default")) == lang
 
 
 def test_the_table_is_small() -> None:

@@ -78,10 +78,10 @@ def remove(
         raise SightlineError(problem, "Specify PATHs or --everything. `sightline status` lists what is indexed.")
     found = find_collection(at)
     if not yes:
-        what = "the whole collection, with its albums" if everything else ", ".join(paths or ())
+        what = "the whole collection, with its albums," if everything else ", ".join(paths or ())
         typer.confirm(f"Remove {what} from {found}? Your files stay.", abort=True)
     if everything:
         tell(f"Deleted the collection {delete_collection(at)}")
         return
     count = remove(paths or [], at, model=model, notify=tell)
-    tell(f"Removed {count:,} files from {found}")
+    tell(f"Removed {count:,} file{'' if count == 1 else 's'} from {found}")

@@ -54,12 +54,8 @@ def compare(
         "weight": weight, "seed": seed, "skip_missing_language": skip_missing_language, "top": 10,
     }  # fmt: skip
     with named_options(), evaluating() as progress:
-        found = Comparison(
-            *(
-                sightline.evaluate(sightline.load(model, prefer_gpu=True), records, progress=progress, **options)
-                for model in (a, b)
-            )
-        )
+        models = [sightline.load(model, prefer_gpu=True) for model in (a, b)]
+        found = Comparison(*(sightline.evaluate(model, records, progress=progress, **options) for model in models))
     if csv_file is not None:
         found.write_csv(csv_file)
     if html_file is not None:

@@ -115,14 +115,17 @@ def left_out_lines(suffixes: Mapping[str, int]) -> Iterator[str]:
             yield f"Not indexed: {names}. " + (on_server if extra.is_installed() else f"To index them: {extra.INSTALL}")
 
 
-def hit_lines(hits: Sequence[Hit]) -> list[str]:
-    """Yield a line per result, in columns: rank, relevance, name, size and date, and the number of folded results."""
+def hit_lines(hits: Sequence[Hit], start: int = 0) -> list[str]:
+    """Return a line per result, in columns: number, relevance, name, size and date, and the number of folded results.
+
+    start: the number of results before these.
+    """
     names = [_name(hit) for hit in hits]
     widest = min(max((len(name) for name in names), default=0), _WIDEST)
     lines = []
-    for hit, name in zip(hits, names, strict=True):
+    for number, (hit, name) in enumerate(zip(hits, names, strict=True), start + 1):
         sure = "" if hit.relevance is None else f"{percent(hit.relevance):>5}  "
-        lines.append(f"{hit.rank:3}  {sure}{name:{widest}}  {_details(hit)}".rstrip())
+        lines.append(f"{number:3}  {sure}{name:{widest}}  {_details(hit)}".rstrip())
     return lines
 
 
@@ -292,7 +295,7 @@ def _show_lines(result: SearchResult, least: float | None, pictures: bool, start
 
         how = graphics()
     shown_hits = (*result.matches, *result.rest)
-    for place, (hit, line) in enumerate(zip(shown_hits, hit_lines(shown_hits), strict=True)):
+    for place, (hit, line) in enumerate(zip(shown_hits, hit_lines(shown_hits, start), strict=True)):
         if place == len(result.matches) > 0:
             print(_DIVIDER)
         if how and hit.text is None and (shown := thumbnail(hit.file, how)):

@@ -72,7 +72,10 @@ def index(
     from sightline.collection.indexing.report import IndexingInterrupted
     from sightline.collection.indexing.targets import location
     from sightline.collection.locate import model_for_indexing, named_path
+    from sightline.media.ocr import INSTALL, is_installed
 
+    if text and not is_installed():
+        raise SightlineError("reading text in images needs another package", INSTALL)
     places = [named_path(folder).resolve() for folder in folders or []]
     collection = location(at, places)
     chosen = model_for_indexing(collection, model)
@@ -97,21 +100,16 @@ def index(
         tell(f"sightline: interrupted; {done}\nProgress is saved; run the same command to continue.")
         raise typer.Exit(130) from None
     print_lines(*report_lines(report, model if model and not _finds_again(model) else None))
-    if report.kind == "images" and text is not False:
-        _read_text(report.at, is_asked=text is True, retry=retry)
+    if report.kind == "images" and text is not False and is_installed():
+        _read_text(report.at, retry=retry)
 
 
-def _read_text(at: Path, is_asked: bool, retry: bool) -> None:
+def _read_text(at: Path, retry: bool) -> None:
     """Read the text in images not yet read, and report the result; the collection can be searched in the meantime."""
     from sightline.cli.formatting import problem_lines
     from sightline.cli.progress import indexing
     from sightline.collection.image_text.reading import pending, read_text_in_images
-    from sightline.media.ocr import INSTALL, is_installed
 
-    if not is_installed():
-        if is_asked:
-            raise SightlineError("reading text in images needs another package", INSTALL)
-        return
     left = pending(at)
     if not left and not retry:
         return
@@ -228,6 +226,8 @@ def search(
     from sightline.collection.locate import resolve_location
     from sightline.retrieval.options import SearchOptions
 
+    if as_json and (paths or null):
+        raise SightlineError("--json cannot be combined with --paths", "The JSON has the path of every result.")
     form: Form = "json" if as_json else "null" if null else "paths" if paths else "lines"
     text = " ".join(words) if words else None
     places = dict.fromkeys(resolve_location(place) for place in at or (None,))

@@ -1,7 +1,8 @@
 """The language of a query: given by the user, or recognised among those that the model reads."""
 
 from sightline.bundle.model import MANY_LANGUAGES, Model
-from sightline.bundle.words import words_in
+from sightline.bundle.words import Words, words_in
+from sightline.languages.corrections import corrected, unswapped
 from sightline.languages.letters import plain_letters
 from sightline.languages.recognise import recognise
 
@@ -16,11 +17,25 @@ def in_language(model: Model, lang: str | None, *texts: str | None) -> tuple[Mod
 
 
 def language_of(text: str | None, model: Model) -> str | None:
-    """Return the language of a text among those of a model, or its main one if in doubt; None if it lists none."""
+    """Return the language of a text among those of a model, or its main one if in doubt; None if it lists none.
+
+    A text with words that the recognised language lacks is taken for a misspelt one in the main language, if all its
+    words are known there once corrected.
+    """
     languages = model.languages
     if text is None or not languages or MANY_LANGUAGES in languages:
         return None
     if len(languages) == 1:
         return languages[0]
-    words = model.for_language(languages[0]).words
-    return recognise(plain_letters(text), languages, lambda text: all(word in words for word in words_in(text)))
+    text, main = plain_letters(text), model.for_language(languages[0]).words
+    found = recognise(text, languages, lambda text: all(word in main for word in words_in(text)))
+    if found == languages[0] or not main:
+        return found
+    other = model.for_language(found).words
+    is_misspelt = other and any(word not in other for word in words_in(text))
+    return languages[0] if is_misspelt and all(_can_be(word, main) for word in words_in(text)) else found
+
+
+def _can_be(word: str, words: Words) -> bool:
+    """Return whether a word is one of these, perhaps misspelt."""
+    return word in words or (corrected(word, words.ranks) or unswapped(word, words.ranks)) is not None

@@ -18,6 +18,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal, NamedTuple
 
 from sightline.close_names import did_you_mean
@@ -275,9 +276,10 @@ class _Parser:
 
     def date(self, token: _Token) -> str:
         written = token.text if token.kind == "number" else self.text(token)
-        if not _DATE.fullmatch(written):
+        written = written.replace(" ", "T")
+        if not _DATE.fullmatch(written) or not _exists(written):
             raise self.wrong(token, "this is not a date", "Write it as '2023', '2023-06', '2023-06-01' or with a time.")
-        return written.replace(" ", "T")
+        return written
 
     def number(self, token: _Token) -> int | float:
         if token.kind != "number":
@@ -285,6 +287,19 @@ class _Parser:
         if re.fullmatch(r"[+-]?[0-9]{1,18}", token.text):
             return int(token.text)
         return float(token.text)
+
+
+def _exists(date: str) -> bool:
+    """Return whether there is such a date, of which the end may be missing.
+
+    >>> _exists("2024-02-29T12"), _exists("2023-02-29"), _exists("2023-13")
+    (True, False, False)
+    """
+    try:
+        datetime.fromisoformat(date + "0001-01-01T00:00:00"[len(date) :])
+    except ValueError:
+        return False
+    return True
 
 
 def _spellings(value: Value) -> tuple[Value, ...]:

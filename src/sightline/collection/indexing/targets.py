@@ -72,7 +72,7 @@ def check_exists(place: Path) -> None:
         )
     raise CollectionError(
         f"{place}: no such folder or file",
-        "Check the name, and that its disk is connected. Its items are kept; to remove them, use --prune.",
+        "Check the name, and that its disk is connected. Items indexed before are kept; to remove them, use --prune.",
     )
 
 

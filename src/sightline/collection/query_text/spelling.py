@@ -2,23 +2,16 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
-from string import ascii_lowercase
 
 from sightline.bundle.model import MANY_LANGUAGES
 from sightline.bundle.words import Words, has_content_words, words_in
+from sightline.languages.corrections import corrected, unswapped
 from sightline.languages.scripts import INFLECTED, NAMES, is_unspaced, script, scripts_of
 
 Known = Callable[[str], bool]
 """A function that returns whether a lower-case word is known."""
-
-_LEAST_LETTERS = 4  # minimum length of a word that may be misspelt
-_MOST_LETTERS = 40  # all edits of a word take memory with the square of its length
-_LONG = 6  # minimum length of a word that may have two errors
-_COMMON = 2_500  # rank; a rarer word is not what an abbreviation such as GTO means
-_LIKENESS = 0.79  # minimum similarity of a long word and its correction
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,36 +69,6 @@ def check_wording(
     return _against_words(text, reads, words, is_whole, also)
 
 
-def corrected(word: str, choices: Mapping[str, int]) -> str | None:
-    """Return the most likely correction of a misspelt word; None if there is none.
-
-    choices: the rank of each word; 0 is the most frequent.
-
-    >>> corrected("elefant", {"element": 0, "elephant": 1, "infant": 2})
-    'elephant'
-    """
-    if not _LEAST_LETTERS <= len(word) <= _MOST_LETTERS:
-        return None
-    near = {edit for edit in _one_edit_away(word) if edit in choices}
-    if len(word) >= _LONG:
-        alike = [one for one in choices if one[:1] == word[0] and abs(len(one) - len(word)) < 3]
-        near |= set(get_close_matches(word, alike, cutoff=_LIKENESS))
-        near = near or {one for one in alike if sorted(one) == sorted(word)}  # "bycicle"
-    return min(near, key=lambda one: choices[one], default=None)
-
-
-def _unswapped(word: str, choices: Mapping[str, int]) -> str | None:
-    """Return the one common word that three letters become if two neighbours are swapped; None if there is not one.
-
-    >>> _unswapped("dgo", {"dog": 0, "go": 1}), _unswapped("asn", {"san": 0, "ans": 1})
-    ('dog', None)
-    """
-    if len(word) != _LEAST_LETTERS - 1:
-        return None
-    swapped = {word[1] + word[0] + word[2], word[0] + word[2] + word[1]} & choices.keys()
-    return next(iter(swapped)) if len(swapped) == 1 and choices[min(swapped)] < _COMMON else None
-
-
 def _against_words(text: str, reads: str, words: Words, is_whole: Known, also: Callable[[], Sequence[str]]) -> Wording:
     """Compare a query with the words that a model was trained on."""
     own = [word for word in words_in(text) if len(word) > 1]
@@ -118,7 +81,7 @@ def _against_words(text: str, reads: str, words: Words, is_whole: Known, also: C
     choices = {**words.ranks, **{word: len(words) + place for place, word in enumerate(names)}}
     better = {word: found for word in unknown if (found := corrected(word, choices))}
     if better:  # among misspelt words, a short one with two letters swapped is no abbreviation
-        better |= {word: found for word in unknown - better.keys() if (found := _unswapped(word, choices))}
+        better |= {word: found for word in unknown - better.keys() if (found := unswapped(word, choices))}
     if better and (len(own) == 1 or len(better) == len(set(untrained)) or 2 * len(untrained) <= len(own)):
         return Wording(did_you_mean=re.sub(_WORD, lambda match: better.get(match.group().lower(), match.group()), text))
     if 2 * len(untrained) <= len(own) or not unknown:
@@ -128,17 +91,6 @@ def _against_words(text: str, reads: str, words: Words, is_whole: Known, also: C
 
 
 _WORD = r"[^\W\d_]+"
-
-
-def _one_edit_away(word: str) -> set[str]:
-    """Return all words made by deleting, transposing, replacing or inserting one letter."""
-    parts = [(word[:place], word[place:]) for place in range(len(word) + 1)]
-    return (
-        {left + right[1:] for left, right in parts if right}
-        | {left + right[1] + right[0] + right[2:] for left, right in parts if len(right) > 1}
-        | {left + letter + right[1:] for left, right in parts if right for letter in ascii_lowercase}
-        | {left + letter + right for left, right in parts for letter in ascii_lowercase}
-    )
 
 
 def _listed(languages: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -251,6 +252,12 @@ def test_an_altered_bundle_is_refused_by_the_command(tiny_bundle: Path, captions
     done = run("eval", copy, captions)
     assert isinstance(done.exception, SightlineError)
     assert "sha256" in str(done.exception)
+
+
+def test_a_missing_recipe_is_reported_without_waiting_for_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sightline.training.recipe", None)  # its import would fail
+    done = run("train", "nowhere.toml")
+    assert str(done.exception) == "nowhere.toml: no such recipe"
 
 
 def test_the_version_is_shown() -> None:

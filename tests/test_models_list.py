@@ -13,6 +13,7 @@ from sightline.bundle.spec import read_spec, write_spec
 from sightline.errors import ModelError
 from sightline.registry import loader
 from sightline.registry.installed import installed_models
+from sightline.registry.published import PUBLISHED_MODELS
 
 RESULT = {
     "model": "tiny",
@@ -82,6 +83,17 @@ def test_the_table_tells_abilities_size_and_results(tmp_path: Path) -> None:
         "41.2 / 52.6 (flickr8k-test, embed + match@20)",
     ):
         assert words in told
+
+
+def test_names_can_be_copied_from_a_narrow_terminal_and_many_languages_are_below_the_table(tmp_path: Path) -> None:
+    folder = tmp_path / "bundled"
+    spec = read_spec(folder)
+    write_spec(
+        folder, dataclasses.replace(spec, text=dataclasses.replace(spec.text, languages=("en", "de", "fr", "it")))
+    )
+    told = CliRunner(env={"COLUMNS": "80"}).invoke(cli.app, ["models"]).output
+    assert all(one.model in told for one in PUBLISHED_MODELS)
+    assert "Languages of default: en, de, fr, it\n" in told
 
 
 def test_json_tells_everything(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def _show_finding(finding: "Finding") -> None:
 
 def models(as_json: Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")] = False) -> None:
     """List installed and published models with their capabilities, sizes and results."""
-    from sightline.registry.installed import installed_models, published_table, table
+    from sightline.registry.installed import installed_models, language_lines, published_table, table
     from sightline.registry.published import PUBLISHED_MODELS
 
     bundles = installed_models(on_problem=lambda error: tell(f"skipped: {error}"))
@@ -62,6 +62,7 @@ def models(as_json: Annotated[bool, typer.Option("--json", help="Write JSON to s
         return
     if bundles:
         print_table(table(bundles))
+        print_lines(*language_lines(bundles))
     else:
         print_lines(
             "No models found. Install Sightline with its model, or export one: sightline export CHECKPOINT --out DIR"

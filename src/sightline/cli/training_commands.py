@@ -109,6 +109,8 @@ def train(
     ] = None,
 ) -> None:
     """Train a model from RECIPE.toml. Use torchrun to train with several processes."""
+    if not recipe.exists():  # said before torch is imported, which takes seconds
+        raise SightlineError(f"{recipe}: no such recipe")
     try:
         import sightline
         from sightline.training.distributed import join

@@ -1,6 +1,7 @@
 """List the bundles on this machine, with their capabilities and results, and other known models."""
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from sightline.registry.published import PublishedModel
 if TYPE_CHECKING:
     from rich.table import Table
 
+_FEW = 3  # languages that fit into a column
 _HERE = ("*", "bundles/*", "runs/*/bundle")  # where bundles are kept in a working folder
 
 
@@ -115,26 +117,45 @@ def table(bundles: Sequence[InstalledModel]) -> "Table":
     from rich.table import Table
 
     shown = Table()
-    for heading in ("model", "name", "capabilities", "precision", "languages"):
-        shown.add_column(heading, overflow="fold")
+    _add_columns(shown, "model", "capabilities", "precision", "languages")
     shown.add_column("MB", justify="right")
     shown.add_column("R@1, text to image / image to text")
     for bundle in bundles:
-        spec = bundle.spec
-        words = (", ".join(spec.abilities), spec.precision, ", ".join(bundle.languages), f"{bundle.megabytes:.0f}")
-        shown.add_row(bundle.model, spec.name, *words, _best(spec.results))
+        spec, languages = bundle.spec, bundle.languages
+        read = ", ".join(languages) if len(languages) <= _FEW else str(len(languages))
+        words = (", ".join(spec.abilities), spec.precision, read, f"{bundle.megabytes:.0f}")
+        shown.add_row(bundle.model, *words, _best(spec.results))
     return shown
 
 
+def language_lines(bundles: Sequence[InstalledModel]) -> Iterator[str]:
+    """Yield the languages of the models of which the table has only the number, a line for each list."""
+    models = defaultdict[tuple[str, ...], list[str]](list)
+    for bundle in bundles:
+        if len(bundle.languages) > _FEW:
+            models[bundle.languages].append(bundle.model)
+    for languages, names in models.items():
+        yield f"Languages of {', '.join(names)}: {', '.join(languages)}"
+
+
+def _add_columns(shown: "Table", *headings: str) -> None:
+    """Add columns of words, the first of which has names to copy."""
+    for heading in headings:
+        shown.add_column(heading, no_wrap=heading == headings[0], min_width=len(heading.split()[-1]), overflow="fold")
+
+
 def published_table(models: Sequence[PublishedModel]) -> "Table":
-    """Return a table with one published model per row, without results: only bundles made from them are measured."""
+    """Return a table with one published model per row, without results: only bundles made from them are measured.
+
+    here: whether the model has been downloaded.
+    """
+    from rich.box import SIMPLE
     from rich.table import Table
 
-    shown = Table()
-    for heading in ("published model", "capabilities", "languages"):
-        shown.add_column(heading, overflow="fold")
+    shown = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
+    _add_columns(shown, "published model", "capabilities", "languages")
     shown.add_column("MB", justify="right")
-    shown.add_column("downloaded")
+    shown.add_column("here")
     for one in models:
         here = "yes" if (_hub() / f"models--{one.name.replace('/', '--')}").is_dir() else "no"
         shown.add_row(one.model, ", ".join(one.abilities), ", ".join(one.languages), f"{one.megabytes:.0f}", here)

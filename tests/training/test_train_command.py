@@ -188,7 +188,8 @@ def test_ctrl_c_before_anything_is_saved_says_so(place: Path, monkeypatch: pytes
     assert "interrupted; runs/cards has nothing saved yet" in result.output
 
 
-def test_without_torch_it_says_what_to_install() -> None:
+def test_without_torch_it_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "cards.toml").touch()
     script = """
 import sys
 class Block:
@@ -200,7 +201,7 @@ sys.argv = ["sightline", "train", "cards.toml"]
 from sightline.cli import main
 main()
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith("sightline: training needs torch: No module named 'torch'")
     assert done.stderr.rstrip().endswith("pip install 'sightline-search[train]'")

@@ -23,7 +23,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from benchmarks.provenance import RESULTS, provenance, write_result
+from benchmarks.provenance import provenance, write_result
 from replication.cascades import Cascades
 from replication.training_runs import locked, options, parsed, run_all, train_once
 from sightline.datasets import read_all
@@ -201,7 +201,7 @@ def main() -> None:
     arguments = parsed(parser)
     if arguments.features == REGIONS and arguments.part not in (None, "check", "tables"):
         parser.error(f"--part {arguments.part} cannot be run with regions")
-    if arguments.features != DEFAULT and arguments.out in (RESULTS / "paper1", Path("runs/brief/out/paper1")):
+    if arguments.features != DEFAULT and arguments.out.name == "paper1":
         arguments.out = arguments.out.with_name(f"paper1-{arguments.features}")
     bench = Bench(arguments)
     runs = ("be", "ce") if arguments.part == "check" else arguments.runs.split(",")

@@ -235,6 +235,10 @@ def _longer(results: Path) -> dict[str, Any]:
         "longer": now
         | {f"{run} before": rsum for run, rsum in before.items()}
         | {f"{run} change": now[run] - rsum for run, rsum in before.items()}
+        | {
+            f"{run} epoch": round(30 * max(curve, key=lambda step: curve[step]) / steps[-1])
+            for run, curve in curves.items()
+        }
         | {"gain": "{rSum:+.1f} [{low:+.1f}, {high:+.1f}]".format(**found["fusion"]["gain_over"]["base"])},
     }
 
@@ -250,7 +254,7 @@ def _alone(results: Path) -> dict[str, Any]:
     }
 
 
-def _paper3(systems: Systems, results: Path) -> dict[str, str]:
+def _paper3(systems: Systems, results: Path) -> dict[str, Any]:
     every = ("F", "B", "I16", "I32", "I64", "B-F", "I-F", "I-B", "I-B-F")
     names = [name for name in every if not systems.rows.keys().isdisjoint((name, f"{name} kl"))]
     again = {
@@ -265,8 +269,16 @@ def _paper3(systems: Systems, results: Path) -> dict[str, str]:
             tried[_temperatures(one["run"])][column] = number(one["result"]["rSum"])
     rows = [[name, f"{teacher:g}", f"{student:g}", *found] for (name, teacher, student), found in sorted(tried.items())]
     temperatures = table(["run", "teacher", "student", "rSum on val", "with later teachers"], rows)
-    codes = with_interval(systems.gain("I32 contrastive", "B contrastive"))
-    return {"paper3 runs": runs, "paper3 temperatures": temperatures, "paper3 contrastive I32 over B": codes, **again}
+    kept = [one["training"]["val"] for folder in sorted(results.glob("paper3*")) for one in read_results(folder)
+            if one["training"].get("val")]  # fmt: skip
+    rising = sum(_best(val)["step"] == val[-1]["step"] for val in kept)
+    return {
+        "paper3 runs": runs,
+        "paper3 temperatures": temperatures,
+        "paper3 contrastive I32 over B": with_interval(systems.gain("I32 contrastive", "B contrastive")),
+        "paper3 curves": {"all": len(kept), "rising": rising},
+        **again,
+    }
 
 
 def _temperatures(run: str) -> tuple[str, float, float]:

@@ -74,7 +74,7 @@ PARTS = {"paper2": ["result"], "paper3": ["result"], "paper4": ["test", "full", 
 
 def call(name: str, arguments: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Call a script briefly; returns the results it wrote."""
-    folders = ["--work", str(folder / "work"), "--out", str(folder / "out")]
+    folders = ["--work", str(folder / "work"), "--out", str(folder / "out" / name)]
     monkeypatch.setattr(sys, "argv", [name, "--brief", *arguments, *folders])
     importlib.import_module(f"replication.{name}").main()
     return {path.stem: json.loads(path.read_text()) for path in (folder / "out").rglob("*.json")}
@@ -130,7 +130,7 @@ def test_paper_1_measures_every_system_and_its_ce_teaches_paper_3_and_reranks_pa
     arguments = ["--runs", "C-F", "--variant", "kl", "--split", "val", "--cross", cross]
     taught = call("paper3", arguments, tmp_path / "3", monkeypatch)
     assert taught["C-F-kl-val-seed0"]["teacher"] == "C"
-    assert (tmp_path / "3/out/val/C-F-kl-val-seed0.json").exists(), "the page shows results of test alone"
+    assert (tmp_path / "3/out/paper3/val/C-F-kl-val-seed0.json").exists(), "the page shows results of test alone"
     reranked = call("paper4", ["--runs", "none", "--matcher", cross], tmp_path / "4", monkeypatch)
     assert reranked["none-minilm-seed0"]["reranked"]["20"]["stages"] == ["embed", "match@20"]
 
@@ -153,6 +153,9 @@ def test_paper_1_starts_every_run_from_one_pre_training(
 ) -> None:
     arguments = ["--part", "tables", "--features", features, "--processes", processes]
     content = call("paper1", arguments, tmp_path, monkeypatch)["full-be-ce-joint-seed0"]
+    assert [one.name for one in (tmp_path / "out").iterdir()] == [f"paper1-{features}"], (
+        "not among the default's results"
+    )
     assert len((tmp_path / f"work/pretrain-{features}/log.jsonl").read_text().splitlines()) == 2, "trained once"
     assert {row["row"] for row in content["rows"]} == {"BE", "CE", "SEP+COOP", "JOINT+BE", "JOINT+COOP", "JOINT+CE"}
     start = f'model.start="{tmp_path}/work/pretrain-{features}/best"'

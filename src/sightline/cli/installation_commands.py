@@ -69,6 +69,6 @@ def models(as_json: Annotated[bool, typer.Option("--json", help="Write JSON to s
         )
     print_table(published_table(PUBLISHED_MODELS))
     print_lines(
-        "Sightline has not measured these. To measure one: sightline eval hf:NAME DATA",
+        "here: already downloaded. Sightline has not measured these. To measure one: sightline eval hf:NAME DATA",
         "To make a bundle of one of these or a similar model: sightline export hf:NAME --out DIR",
     )

@@ -28,14 +28,16 @@ def language_of(text: str | None, model: Model) -> str | None:
     if len(languages) == 1:
         return languages[0]
     text, main = plain_letters(text), model.for_language(languages[0]).words
+    words = set(words_in(text))
     found = recognise(text, languages, lambda text: all(word in main for word in words_in(text)))
     if found == languages[0] or not main:
         return found
     other = model.for_language(found).words
-    is_misspelt = other and any(word not in other for word in words_in(text))
-    return languages[0] if is_misspelt and all(_can_be(word, main) for word in words_in(text)) else found
+    if other and any(word not in other for word in words) and all(_is_like(word, main) for word in words):
+        return languages[0]
+    return found
 
 
-def _can_be(word: str, words: Words) -> bool:
-    """Return whether a word is one of these, perhaps misspelt."""
-    return word in words or (corrected(word, words.ranks) or unswapped(word, words.ranks)) is not None
+def _is_like(word: str, words: Words) -> bool:
+    """Return whether a word is one of these, or a misspelt one."""
+    return word in words or bool(corrected(word, words.ranks) or unswapped(word, words.ranks))

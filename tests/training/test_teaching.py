@@ -102,6 +102,24 @@ def test_its_scores_are_those_of_the_model_for_every_text_with_every_picture(
     torch.testing.assert_close(opened(recipe)[0].scores(batch), expected, rtol=1e-4, atol=1e-5)
 
 
+def test_a_matching_teacher_reads_no_more_padding_than_the_longest_text_of_a_chunk_needs(
+    few: Path, teacher: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = parse_recipe(student(few, teacher, "match"), "it")
+    matching, corpus = opened(recipe)
+    batch = corpus.draw(PAIRS)
+    match, read = matching.model.match, []
+
+    def recorded(text: Tensor, mask: Tensor, *image: Tensor) -> Tensor:
+        read.append((text.shape[1], int(mask.sum(1).max())))
+        return match(text, mask, *image)
+
+    monkeypatch.setattr(matching.model, "match", recorded)
+    matching.scores(batch)
+    assert len({longest for _, longest in read}) > 1
+    assert all(width == longest for width, longest in read)
+
+
 def test_it_encodes_every_item_once_and_no_more(few: Path, teacher: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found, corpus = opened(parse_recipe(student(few, teacher), "it"))
     monkeypatch.setattr(found.model, "encode_images", None)

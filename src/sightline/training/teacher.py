@@ -132,14 +132,22 @@ class Teacher:
         return encoded._replace(fragments=fragments, states=states, pooled=None)
 
     def _matched(self, pairs: Pairs) -> Tensor:
-        """Score every pair, `chunk` at a time; each process scores its share of the texts."""
+        """Score every pair, `chunk` at a time; each process scores its share of the texts.
+
+        Short texts come first, and each chunk is cut to its longest text: most of a batch of captions is padding.
+        """
         texts, images = len(pairs.text_ids), len(pairs.image_ids)
-        own = self._world.share(texts)
-        numbers = torch.arange(own.start * images, own.stop * images, device=pairs.text_ids.device)
-        logits = [
-            match_logits(pairs, self.model, some // images, some % images) for some in torch.split(numbers, self._chunk)
-        ]
-        return self._world.gather(torch.cat(logits).view(-1, images), texts)
+        own, device = self._world.share(texts), pairs.text_ids.device
+        mask = pairs.texts.mask[own]
+        ends, order = (mask * torch.arange(1, mask.shape[1] + 1, device=device)).amax(1).sort()
+        numbers = (order[:, None] * images + torch.arange(images, device=device)).flatten()
+        logits = torch.empty(len(numbers), device=device)
+        longest = ends.tolist()  # once, as reading a number from a GPU waits for it
+        for start in range(0, len(numbers), self._chunk):
+            some = numbers[start : start + self._chunk]
+            short = replace(pairs, texts=_cut(pairs.texts, longest[(start + len(some) - 1) // images]))
+            logits[some] = match_logits(short, self.model, own.start + some // images, some % images)
+        return self._world.gather(logits.view(-1, images), texts)
 
 
 class EncodingCache:
@@ -174,6 +182,12 @@ class EncodingCache:
         rows = torch.from_numpy(numbers).to(self._encoded.mask.device)
         taken = (None if part is None else part[rows] for part in self._encoded)
         return EncodedTensors(*(part if part is None or part.dtype == torch.bool else part.float() for part in taken))  # type: ignore[arg-type]
+
+
+def _cut(encoded: EncodedTensors, end: int) -> EncodedTensors:
+    """Leave out what follows the first `end` fragments and states."""
+    states = None if encoded.states is None else encoded.states[:, :end]
+    return encoded._replace(fragments=encoded.fragments[:, :end], mask=encoded.mask[:, :end], states=states)
 
 
 def _as(part: str, on_prepare: PrepareReport | None) -> Callable[[int, int], None]:

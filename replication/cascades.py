@@ -37,7 +37,7 @@ class Cascades:
     ) -> None:
         self.name = embedder.name if matcher in (None, embedder) else f"{embedder.name} + {matcher.name}"
         self.matcher, self.data, self.lang = matcher, data, lang
-        self.questions = Questions.of(records, lang, others)
+        self.questions = Questions.of(records, lang, others, skip_missing_language=lang != "en")
         both = encode_test_set(embedder, self.questions, Needs(states=matcher is embedder))
         self.texts, self.images = (side.embedding for side in both)
         if matcher is not None:

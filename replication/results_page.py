@@ -180,6 +180,7 @@ def _paper1(systems: Systems, reported: Mapping[str, Sequence[float]], results: 
         **{f"paper1 {name}": gain for name, gain in gains.items()},
         "paper1 kept": _kept(on_val["pretraining"]["val"], results),
         "paper1 larger": larger,
+        "paper1 second CE": with_deviation(systems.estimate("CE second", "t2i R@1")),
         "paper1 systems": _recalls(systems, SYSTEMS, reported),
         "paper1 rerankings": table(
             ["reranking", *(f"{one}, {metric}" for one in rerankers for metric in ("t2i R@1", "rSum"))], rows
@@ -255,7 +256,7 @@ def _alone(results: Path) -> dict[str, Any]:
 
 
 def _paper3(systems: Systems, results: Path) -> dict[str, Any]:
-    every = ("F", "B", "I16", "I32", "I64", "B-F", "I-F", "I-B", "I-B-F")
+    every = ("F", "B", "I16", "I32", "I64", "B-F", "I-F", "I-B", "I-B-F", "B-F-unique", "C-F")
     names = [name for name in every if not systems.rows.keys().isdisjoint((name, f"{name} kl"))]
     again = {
         f"{name} {which}": with_deviation(systems.estimate(f"{name} {which}"))

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from benchmarks.provenance import RESULTS, ROOT, write_result
 from sightline.cli.progress import training
@@ -151,13 +152,15 @@ def write_results(
 
 
 def run_all(processes: int, tasks: Mapping[Hashable, Callable[[], object]]) -> None:
-    """Run tasks, several at a time; with several processes, a task that fails does not stop the others."""
+    """Run tasks, several at a time, which share the cores; with several, one that fails does not stop the others."""
     if processes == 1:
         for left, task in zip(reversed(range(len(tasks))), tasks.values(), strict=True):
             task()
             print(f"runs left: {left}", flush=True)
         return
-    with ProcessPoolExecutor(processes, get_context("fork")) as pool:  # forks share what is already in memory
+    context = get_context("fork")  # forks share what is already in memory
+    threads = max(1, torch.get_num_threads() // processes)
+    with ProcessPoolExecutor(processes, context, torch.set_num_threads, (threads,)) as pool:
         waiting = {name: pool.submit(_run, task) for name, task in tasks.items()}
     failed = [f"{name}: {one.exception()}" for name, one in waiting.items() if one.exception()]
     if failed:

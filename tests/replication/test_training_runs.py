@@ -1,5 +1,6 @@
 """What scripts keep: nothing is trained or measured twice, and what was stopped goes on and ends the same."""
 
+import os
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -78,6 +79,14 @@ def test_processes_go_on_after_a_failure_and_train_a_shared_teacher_once(once: M
     written = {path.name for path in (tmp_path / "out").iterdir()}
     assert written == {f"{run}-test-seed{seed}.json" for run in ("one", "two") for seed in (0, 1)}
     assert len((tmp_path / "teacher/log.jsonl").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize(("processes", "each"), [(2, 4), (3, 2), (16, 1)])
+def test_processes_share_the_cores(processes: int, each: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: (tmp_path / f"{count}").touch())
+    training_runs.run_all(processes, dict.fromkeys(range(processes), os.getpid))
+    assert [path.name for path in tmp_path.iterdir()] == [str(each)]
 
 
 def test_what_was_measured_is_kept_whole_or_not_at_all(once: ModuleType, tmp_path: Path) -> None:

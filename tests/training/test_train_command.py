@@ -116,6 +116,15 @@ def test_resume_goes_on_with_a_run_and_set_and_out_are_heard(place: Path) -> Non
     assert not (place / "runs").exists()
 
 
+def test_resume_says_if_there_is_nothing_to_resume_and_starts_a_new_run(place: Path) -> None:
+    arguments = ["train", "cards.toml", "--set", "schedule.steps=2", "--out", "here", "--resume"]
+    notice = "sightline: nothing to resume in here: starting a new run"
+    first, second = (CliRunner().invoke(app, arguments, catch_exceptions=False) for _ in range(2))
+    assert first.stderr.splitlines()[0] == notice
+    assert steps_logged(place / "here") == [1, 2]
+    assert "nothing to resume" not in second.output
+
+
 def test_a_run_is_not_overwritten_and_not_resumed_by_another_recipe(place: Path) -> None:
     sightline_("train", "cards.toml", "--set", "schedule.steps=1")
     for more, error, said in (

@@ -115,7 +115,7 @@ def train(
         import sightline
         from sightline.training.distributed import join
         from sightline.training.recipe import read_recipe
-        from sightline.training.state import saved_step
+        from sightline.training.state import find_state, saved_step
     except ImportError as error:
         raise SightlineError(f"training needs torch: {error}", "pip install 'sightline-search[train]'") from error
     from sightline.cli.progress import training
@@ -123,6 +123,8 @@ def train(
     asked = read_recipe(recipe, changes or ())
     out = out or Path("runs", asked.name)
     speaks = join().leads
+    if resume and speaks and find_state(out / "last") is None:
+        tell(f"sightline: nothing to resume in {out}: starting a new run")
     stop = StopSignals(speaks)
     try:
         with training() if speaks else nullcontext() as report, stop:

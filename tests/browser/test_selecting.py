@@ -10,8 +10,9 @@ import pytest
 from PIL import Image
 from playwright.sync_api import APIResponse, Page, Route, expect
 
+import sightline
 from browser.conftest import LIMITS, Filler, Opener
-from browser.page import Held, first, search, serious, settled, tiles
+from browser.page import Held, first, names, search, serious, settled, tiles
 from server.served import opening, served
 from sightline.server.app import create_app
 
@@ -176,6 +177,16 @@ def test_a_favourite_that_is_not_saved_is_told(own: str, open_page: Opener, allo
     star.click()
     expect(star).to_have_attribute("aria-pressed", "true")
     expect(page.locator("#viewer-wrong")).to_be_hidden()
+
+
+def test_pictures_that_were_deleted_meanwhile_are_counted(own: str, open_page: Opener, tmp_path: Path) -> None:
+    page = settled(open_page(at=own))
+    pick(page, 0)
+    pick(page, 1)
+    (tmp_path / names(page)[0]).unlink()
+    sightline.index(tmp_path)
+    page.locator("#selected-favourite").click()
+    expect(page.locator("#toast")).to_have_text("1 picture added to Favourites; 1 no longer exists")
 
 
 def test_what_is_selected_while_an_album_is_saved_stays_selected(own: str, open_page: Opener) -> None:

@@ -156,6 +156,23 @@ def test_items_that_do_not_exist_are_not_found(client: httpx.Client) -> None:
         assert client.post(address, json={"ids": [10**9]}).status_code == 404
 
 
+def test_ids_that_no_item_has_are_named_and_the_others_are_used(client: httpx.Client, ids: dict[str, int]) -> None:
+    first, unknown = ids["beach/1.png"], [10**9, (5 << 40) + 1]  # the last one would be in a sixth collection
+    chosen = {"ids": [unknown[0], first, *unknown]}
+    paths = client.post("/v1/paths", json=chosen).json()
+    assert (len(paths["paths"]), paths["unknown_ids"]) == (1, unknown)
+    found = unpacked(client.post("/v1/download", json=chosen))
+    assert set(found) == {"beach/1.png", "MISSING.txt"}
+    assert found["MISSING.txt"].decode() == f"No item has these ids: {unknown[0]}, {unknown[1]}\n"
+    added = client.post("/v1/albums/Known", json=chosen).json()
+    assert {"name": "Known", "items": 1} in added["albums"]
+    assert added["unknown_ids"] == unknown
+    removed = client.post("/v1/albums/Known/remove", json=chosen).json()
+    assert "Known" not in [one["name"] for one in removed["albums"]]
+    assert removed["unknown_ids"] == unknown
+    assert "unknown_ids" not in client.get("/v1/albums").json()
+
+
 def test_full_paths_and_folders_are_for_people_at_this_machine(
     opened: ServedCollection, client: httpx.Client, ids: dict[str, int], photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

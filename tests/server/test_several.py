@@ -156,7 +156,7 @@ def test_when_a_collection_is_deleted_the_others_are_still_served(
             answer = client.get(path)
             assert (answer.status_code, answer.json()["detail"]) == (503, "the collection is not available"), path
         album = client.post("/v1/albums/Both", json={"ids": list(ids.values())}).json()
-        assert album == {"albums": [{"name": "Both", "items": 1}]}
+        assert album == {"albums": [{"name": "Both", "items": 1}], "unknown_ids": [ids[gone.name]]}
         assert client.post("/v1/paths", json={"ids": [ids[gone.name]]}).status_code == 404
 
 

@@ -73,13 +73,13 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
     async def download(request: Request) -> Response:
         """Download the files of items as one ZIP archive. Send the ids as JSON or as a form."""
         ids = await _ids(request)
-        files = await service.quick.run(_entries, service.library, ids)
-        return ArchiveResponse(archive(files, service.limits), service.images)
+        files, unknown = await service.quick.run(_entries, service.library, ids)
+        return ArchiveResponse(archive(files, service.limits, unknown), service.images)
 
     @router.post("/paths", response_model=responses.PathsAnswer)
     async def paths(chosen: Chosen) -> Response:
         """Return the paths of items: absolute if only this machine can reach the server, else relative to the root."""
-        return JSONResponse({"paths": await service.quick.run(_paths, service.library, chosen.ids, is_local)})
+        return JSONResponse(await service.quick.run(_paths, service.library, chosen.ids, is_local))
 
     @router.post("/items/{id}/reveal", status_code=204, response_class=Response)
     async def reveal(id: Id) -> Response:
@@ -98,26 +98,22 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
     async def remove_from_album(name: Name, chosen: Chosen) -> Response:
         """Remove items from an album. The items are kept; an empty album is deleted."""
         return JSONResponse(
-            {
-                "albums": await service.quick.run(
-                    _change, service.library, Collection.remove_from_album, name, chosen.ids
-                )
-            }
+            await service.quick.run(_change, service.library, Collection.remove_from_album, name, chosen.ids)
         )
 
     router.add_api_route(
         "/albums/{name:path}/remove",
         remove_from_album,
         methods=["POST"],
-        response_model=responses.AlbumsAnswer,
+        response_model=responses.ChangedAlbumsAnswer,
         route_class_override=_RemovalRoute,
     )
 
-    @router.post("/albums/{name:path}", response_model=responses.AlbumsAnswer)
+    @router.post("/albums/{name:path}", response_model=responses.ChangedAlbumsAnswer)
     async def add_to_album(name: Name, chosen: Chosen) -> Response:
         """Add items to an album, creating it if needed. In a name that ends in "/remove", send the slash as %2F."""
         return JSONResponse(
-            {"albums": await service.quick.run(_change, service.library, Collection.add_to_album, name, chosen.ids)}
+            await service.quick.run(_change, service.library, Collection.add_to_album, name, chosen.ids)
         )
 
     return router
@@ -134,37 +130,49 @@ async def _ids(request: Request) -> list[int]:
     return Chosen(ids=[int(part) for part in given.split(",")]).ids
 
 
-def _items(members: Sequence[Member], ids: Sequence[int]) -> list[tuple[Member, list[Item]]]:
-    """Return the existing items with these ids, by collection, in order; raises an error if there are none."""
+def _items(members: Sequence[Member], ids: Sequence[int]) -> tuple[list[tuple[Member, list[Item]]], list[int]]:
+    """Return the items with these ids, by collection, in order, and the ids that no item has.
+
+    Raises an error if there are no items.
+    """
     chosen = []
     for member, own in split_ids(members, ids):
         found = member.collection.items(own)
         chosen.append((member, [found[id] for id in dict.fromkeys(own) if id in found]))
-    if not any(items for _, items in chosen):
+    known = {member.outer(item.id) for member, items in chosen for item in items}
+    if not known:
         raise not_found(ids[0])
-    return chosen
+    return chosen, [id for id in dict.fromkeys(ids) if id not in known]
 
 
-def _entries(library: Library, ids: Sequence[int]) -> list[Entry]:
+def _with_unknown(answer: dict[str, Any], unknown: list[int]) -> dict[str, Any]:
+    """Add the ids that no item has to an answer, if there are any."""
+    return {**answer, "unknown_ids": unknown} if unknown else answer
+
+
+def _entries(library: Library, ids: Sequence[int]) -> tuple[list[Entry], list[int]]:
     with library.use() as members:
         if members[0].collection.kind != "images":
             raise RefusedError(422, "texts cannot be downloaded", "Use /v1/items.")
-        return entries(_items(members, ids))
+        chosen, unknown = _items(members, ids)
+        return entries(chosen), unknown
 
 
-def _paths(library: Library, ids: Sequence[int], is_local: bool) -> list[str]:
+def _paths(library: Library, ids: Sequence[int], is_local: bool) -> dict[str, Any]:
     with library.use() as members:
-        files = {member.outer(item.id): item.files[0] for member, items in _items(members, ids) for item in items}
-    return [
+        chosen, unknown = _items(members, ids)
+        files = {member.outer(item.id): item.files[0] for member, items in chosen for item in items}
+    paths = [
         os.fspath(files[id].where).encode("utf-8", "replace").decode() if is_local else files[id].path
         for id in dict.fromkeys(ids)
         if id in files
     ]
+    return _with_unknown({"paths": paths}, unknown)
 
 
 def _folder(library: Library, id: int) -> Path:
     with library.use() as members:
-        ((_, items),) = _items(members, [id])
+        ((_, items),), _ = _items(members, [id])
     file = items[0].files[0]
     folder = file.where.parent
     if not file.is_trusted or not folder.is_dir():
@@ -197,9 +205,10 @@ def _change(
     change: Callable[[Collection, str, Sequence[int]], None],
     name: str,
     ids: Sequence[int],
-) -> list[dict[str, Any]]:
+) -> dict[str, Any]:
     with library.use() as members:
-        for member, items in _items(members, ids):
+        chosen, unknown = _items(members, ids)
+        for member, items in chosen:
             if items and not isinstance(member.collection.at, Path):
                 raise RefusedError(
                     403,
@@ -209,7 +218,7 @@ def _change(
             if items:
                 with _writing():
                     change(member.collection, name, [item.id for item in items])
-    return _albums(library)
+    return _with_unknown({"albums": _albums(library)}, unknown)
 
 
 @contextmanager

@@ -92,8 +92,11 @@ def _key(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
-def archive(files: Sequence[Entry], limits: Limits) -> Iterator[bytes]:
-    """Yield the chunks of a ZIP archive of uncompressed images; `MISSING.txt` lists files that cannot be read."""
+def archive(files: Sequence[Entry], limits: Limits, unknown: Sequence[int] = ()) -> Iterator[bytes]:
+    """Yield the chunks of a ZIP archive of uncompressed images.
+
+    `MISSING.txt` lists files that cannot be read, and the requested ids that are `unknown`.
+    """
     target = _Target()
     missing: list[str] = []
     with zipfile.ZipFile(target, "w") as made:
@@ -113,9 +116,16 @@ def archive(files: Sequence[Entry], limits: Limits) -> Iterator[bytes]:
                             at += len(part)
                             yield target.taken()
             yield target.taken()
-        if missing:
-            made.writestr(_MISSING, "Changed, moved or deleted since they were indexed:\n" + "\n".join(missing) + "\n")
+        if missing or unknown:
+            made.writestr(_MISSING, _missing_text(missing, unknown))
     yield target.taken()
+
+
+def _missing_text(files: Sequence[str], unknown: Sequence[int]) -> str:
+    lines = ["Changed, moved or deleted since they were indexed:", *files] if files else []
+    if unknown:
+        lines.append(f"No item has these ids: {', '.join(map(str, unknown))}")
+    return "\n".join(lines) + "\n"
 
 
 class _Target(io.RawIOBase):

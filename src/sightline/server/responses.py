@@ -1,6 +1,13 @@
 """The schemas of responses."""
 
+from typing import Annotated
+
 from pydantic import BaseModel, Field
+
+UnknownIds = Annotated[
+    list[int],
+    Field(description="Requested ids that no item of an available collection has; omitted if there are none."),
+]
 
 
 class HitAnswer(BaseModel):
@@ -124,6 +131,7 @@ class PathsAnswer(BaseModel):
     """Paths of items, in the order requested."""
 
     paths: list[str]
+    unknown_ids: UnknownIds = []
 
 
 class AlbumAnswer(BaseModel):
@@ -137,6 +145,12 @@ class AlbumsAnswer(BaseModel):
     """All albums."""
 
     albums: list[AlbumAnswer]
+
+
+class ChangedAlbumsAnswer(AlbumsAnswer):
+    """All albums, after one was changed."""
+
+    unknown_ids: UnknownIds = []
 
 
 class PhraseAnswer(BaseModel):

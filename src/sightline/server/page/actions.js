@@ -25,28 +25,33 @@ export function showActions({ album, changed, say }) {
   act("selected-clear", async () => selection.clear());
   act("selected-download", async () => download(selection.ids));
   act("selected-copy", async () => {
-    const { paths } = await api.paths(selection.ids);
+    const { paths, unknown_ids: unknown } = await api.paths(selection.ids);
     await copy(paths.join("\n"));
-    say(`${counted(paths.length, "path", "paths")} copied`);
+    say(`${counted(paths.length, "path", "paths")} copied${missing(unknown)}`);
   });
   act("selected-folder", () => api.reveal(selection.ids[0]));
   act("selected-favourite", () => add(FAVOURITES));
   act("selected-album", () => askForAlbum(add, say));
   act("selected-remove", async () => {
     const [name, { ids }] = [album(), selection];
-    await api.removeFromAlbum(name, ids);
-    say(`Removed from ${name}`);
+    const { unknown_ids: unknown } = await api.removeFromAlbum(name, ids);
+    say(`Removed from ${name}${missing(unknown)}`);
     selection.remove(ids);
     changed(name);
   });
 
   async function add(name) {
     const { ids } = selection;
-    await api.addToAlbum(name, ids);
-    say(`${counted(ids.length, "picture", "pictures")} added to ${name}`);
+    const { unknown_ids: unknown = [] } = await api.addToAlbum(name, ids);
+    say(`${counted(ids.length - unknown.length, "picture", "pictures")} added to ${name}${missing(unknown)}`);
     selection.remove(ids); // others may have been selected meanwhile
     changed(name);
   }
+}
+
+/** Say how many of the selected pictures no longer exist; nothing if all do. */
+function missing(ids = []) {
+  return ids.length ? `; ${counted(ids.length, "no longer exists", "no longer exist")}` : "";
 }
 
 /** Let the browser save an archive, through a form: a response to a script would have to fit into memory. */

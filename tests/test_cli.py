@@ -114,6 +114,20 @@ def test_what_is_no_bundle_is_never_replaced_by_one(place: str, tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("traced")
+def test_an_export_says_that_it_replaces_a_bundle_and_names_it_once(tmp_path: Path) -> None:
+    checkpoint.save(tiny.retriever(tiny.DUAL), tiny.tokenizer(), tmp_path / "checkpoint")
+    command, out = ("export", tmp_path / "checkpoint", "--out", tmp_path / "mine"), tmp_path / "mine"
+    first, second, named = run(*command), run(*command), run(*command, "--name", "yours")
+    assert first.stderr == ""
+    replaces = f"sightline: {out} has a bundle, which is replaced when the new one is complete\n"
+    assert second.stderr == named.stderr == replaces
+    assert first.stdout == second.stdout
+    assert first.stdout.startswith(f"{out}: embed, fragments, match, float32, ")
+    assert named.stdout.startswith(f"{out}: yours, embed, fragments, match, float32, ")
+    assert Bundle.open(out).name == "yours"
+
+
+@pytest.mark.usefixtures("traced")
 def test_quantised_weights_make_an_int8_bundle(tmp_path: Path) -> None:
     checkpoint.save(tiny.retriever(tiny.DUAL), tiny.tokenizer(), tmp_path / "checkpoint")
     done = run("export", tmp_path / "checkpoint", "--out", tmp_path / "small", "--quantize", "int8")

@@ -37,7 +37,7 @@ def photos(tmp_path: Path) -> Path:
 
 def test_a_model_of_regions_becomes_a_bundle_that_matches_as_it_does(tmp_path: Path) -> None:
     published.save_regions(published.region_weights("uniter"), tmp_path / "uniter")
-    assert "bundle, match, float32" in done("export", tmp_path / "uniter", "--out", tmp_path / "bundle")
+    assert "bundle: match, float32" in done("export", tmp_path / "uniter", "--out", tmp_path / "bundle")
     bundle, model = load(tmp_path / "bundle"), load(tmp_path / "uniter")
     regions = np.random.default_rng(0).standard_normal((2, 4, published.FEATURES + 7)).astype(np.float32)
     logits = []

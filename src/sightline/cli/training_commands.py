@@ -195,11 +195,17 @@ def export(
         typer.Option("--import", metavar="MODULE", help="Import a module, or module:Encoder, first. May be repeated."),
     ] = None,
 ) -> None:
-    """Export CHECKPOINT, your own or a published model, to a bundle that searches without torch."""
+    """Export CHECKPOINT, your own or a published model, to a bundle that searches without torch.
+
+    A bundle that is already at --out is replaced when the new one is complete.
+    """
     import sightline
+    from sightline.bundle.layout import SPEC_FILE
     from sightline.cli.progress import evaluating
     from sightline.datasets.record import Problem
 
+    if (out / SPEC_FILE).is_file():
+        tell(f"sightline: {out} has a bundle, which is replaced when the new one is complete")
     unreadable: list[Problem] = []
     with evaluating() as progress:
         spec = sightline.export(
@@ -218,6 +224,7 @@ def export(
         )
     tell_unreadable("Left out, cannot be read", unreadable)
     size = sum((out / file).stat().st_size for file in spec.files) / 1e6
-    print_lines(f"{out}: {spec.name}, {', '.join(spec.abilities)}, {spec.precision}, {size:.1f} MB")
+    named = [] if spec.name == out.resolve().name else [spec.name]
+    print_lines(f"{out}: {', '.join([*named, *spec.abilities, spec.precision])}, {size:.1f} MB")
     if push is not None:
         print_lines(f"Pushed: sightline search TEXT --model {push}")

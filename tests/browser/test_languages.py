@@ -1,6 +1,8 @@
 """The language of a search on the page: recognised, shown beside the search box, and changed there."""
 
+import dataclasses
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +15,8 @@ import sightline
 from browser.conftest import LIMITS, Opener, executable
 from browser.page import search, serious, settled, tiles
 from server.served import opening, served
+from sightline.bundle import Bundle
+from sightline.bundle.spec import write_spec
 from sightline.server.app import create_app
 
 COLOURS = ("red", "green", "blue")
@@ -89,3 +93,23 @@ def test_a_link_keeps_the_language_and_explanations_use_it(open_page: Opener, ge
 def test_a_model_of_one_language_offers_no_choice(open_page: Opener, english_address: str) -> None:
     page = search(settled(open_page(at=english_address)), "a ball")
     expect(page.get_by_label("Language of the words")).to_be_hidden()
+
+
+@pytest.mark.parametrize(
+    ("languages", "told"),
+    [
+        (["en"], "The model reads English."),
+        (["en", "de", "fr"], "The model reads English, German and French."),
+        (["en", "de", "fr", "ja", "zh"], "The model reads English and 4 other languages."),
+    ],
+)
+def test_where_nothing_is_found_a_few_languages_are_named(
+    languages: list[str], told: str, open_page: Opener, tiny_bundle: Path, tmp_path: Path
+) -> None:
+    bundle = Path(shutil.copytree(tiny_bundle, tmp_path / "bundle"))
+    spec = Bundle.open(bundle).spec
+    write_spec(bundle, dataclasses.replace(spec, text=dataclasses.replace(spec.text, languages=tuple(languages))))
+    (tmp_path / "colours").mkdir()
+    with serving(bundle, tmp_path / "colours") as where:
+        page = settled(open_page("?q=a+ball&to=1999-01-01", at=where))
+        expect(page.locator("#message")).to_contain_text(told)

@@ -125,6 +125,28 @@ def test_words_without_spaces_are_not_called_unknown() -> None:
     assert check_wording("海滩上的狗", ["zh"], Words(["海滩", "狗"]), is_whole=lambda word: False) == Wording()
 
 
+MANY = ["en", "ar", "de", "fr", "ja", "zh"]
+
+
+@pytest.mark.parametrize(
+    ("text", "languages", "lang", "told"),
+    [
+        ("...", ["en"], None, "in English."),
+        ("...", ["en", "de"], None, "in English or German."),
+        ("...", ["en", "de", "fr"], None, "in English, German or French."),
+        ("...", MANY, None, "in English or 5 other languages."),
+        ("שלג", MANY, "de", "The model reads English and 5 other languages; it was not trained on this script"),
+        ("Zwiebelturm", MANY, "de", "not trained on “zwiebelturm” (it reads German and 5 other languages);"),
+        ("Zwiebelturm", ["mul"], None, "not trained on “zwiebelturm”; results"),
+    ],
+)
+def test_of_many_languages_a_notice_names_one_and_the_number_of_others(
+    text: str, languages: list[str], lang: str | None, told: str
+) -> None:
+    notice = check_wording(text, languages, TRAINED, lambda word: False, lang=lang).notice
+    assert told in (notice or "")
+
+
 @pytest.mark.parametrize("text", ["собаками", "красных машин", "девочка кормит лошадей", "велосипедистами"])
 def test_forms_of_words_in_an_inflected_language_are_not_called_unknown(text: str) -> None:
     trained = Words(["собака", "красный", "машина", "девочка", "лошадь", "велосипедист"])

@@ -10,6 +10,8 @@ from sightline.bundle.words import Words, has_content_words, words_in
 from sightline.languages.corrections import corrected, unswapped
 from sightline.languages.scripts import INFLECTED, NAMES, is_unspaced, script, scripts_of
 
+_FEW = 3  # languages that a notice lists
+
 Known = Callable[[str], bool]
 """A function that returns whether a lower-case word is known."""
 
@@ -52,10 +54,10 @@ def check_wording(
     'a brown dog'
     """
     letters = [character for character in text if character.isalpha()]
-    reads = _listed(languages)
     symbols = "".join(character for character in text if unicodedata.category(character).startswith("S"))
     has_symbols = bool(symbols) and knows_any(symbols)
     if not letters and not has_symbols and not any(character.isdigit() for character in text):
+        reads = _listed(languages, joined_by="or")
         where = f" in {reads}" if reads else ""
         return Wording(f"No words to search for: describe what the image shows{where}.", has_content=False)
     if lang == "en" and not has_symbols and not has_content_words(text):
@@ -63,10 +65,11 @@ def check_wording(
     scripts = {own for language in languages for own in scripts_of(language)}
     foreign = [letter for letter in letters if script(letter) not in scripts]
     if languages and MANY_LANGUAGES not in languages and 2 * len(foreign) > len(letters):
-        return Wording(f"The model reads {reads} and was not trained on this script; results are arbitrary.")
+        reads = _listed(languages)
+        return Wording(f"The model reads {reads}; it was not trained on this script, so results are arbitrary.")
     if not words or lang in INFLECTED or is_unspaced(text):  # without spaces, words cannot be separated
         return Wording()
-    return _against_words(text, reads, words, is_whole, also)
+    return _against_words(text, _listed(languages, lang), words, is_whole, also)
 
 
 def _against_words(text: str, reads: str, words: Words, is_whole: Known, also: Callable[[], Sequence[str]]) -> Wording:
@@ -87,14 +90,22 @@ def _against_words(text: str, reads: str, words: Words, is_whole: Known, also: C
     if 2 * len(untrained) <= len(own) or not unknown:
         return Wording()
     shown = f"“{own[0]}”" if len(own) == 1 else "most of these words"
-    return Wording(f"The model was not trained on {shown} (it reads {reads}); results may be arbitrary.")
+    it_reads = f" (it reads {reads})" if reads else ""
+    return Wording(f"The model was not trained on {shown}{it_reads}; results may be arbitrary.")
 
 
 _WORD = r"[^\W\d_]+"
 
 
-def _listed(languages: Sequence[str]) -> str:
-    """Return the languages by their English names, if known; empty for a model that reads many languages."""
-    if MANY_LANGUAGES in languages:
+def _listed(languages: Sequence[str], lang: str | None = None, joined_by: str = "and") -> str:
+    """Return the languages by their English names, if known; empty for a model that reads many without listing them.
+
+    Of more than a few, only the query's language, or else the main one, and the number of others.
+    """
+    if not languages or MANY_LANGUAGES in languages:
         return ""
-    return ", ".join(NAMES.get(language, language) for language in languages)
+    names = [NAMES.get(language, language) for language in languages]
+    if len(names) > _FEW:
+        chosen = languages.index(lang) if lang in languages else 0
+        return f"{names[chosen]} {joined_by} {len(names) - 1} other languages"
+    return f" {joined_by} ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

@@ -5,6 +5,7 @@ import { byId, counted, make } from "./dom.js";
 import { languageName } from "./language.js";
 
 const OLDER = "This model's relevance uses the older method: it falls as more pictures match.";
+const FEW = 3; // languages that a message lists
 const STAGES = { encode: "encode", retrieve: "retrieve", interact: "late interaction", match: "rerank", text: "text" };
 
 /** Set the heading above the results and, if `aloud`, announce it to screen readers; the timing is its tooltip. */
@@ -68,10 +69,13 @@ export function showNothingFound(languages, isQuoted) {
   );
 }
 
-/** Say which languages the model reads; nothing if it lists none, or only "mul" (many). */
+/** Say which languages the model reads, or how many; nothing if it lists none, or only "mul" (many). */
 function languageHint(languages) {
   if (!languages.length || languages.includes("mul")) return "";
-  return `The model reads ${languages.map(languageName).join(", ")}.`;
+  const listed = languages.length > FEW ? languages.slice(0, 1) : languages;
+  const names = listed.map(languageName);
+  if (listed.length < languages.length) names.push(`${languages.length - 1} other languages`);
+  return `The model reads ${new Intl.ListFormat("en-GB").format(names)}.`;
 }
 
 /** Show what went wrong, what to do about it, and a button to try again. */

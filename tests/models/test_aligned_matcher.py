@@ -42,6 +42,19 @@ def test_hidden_fragments_change_nothing() -> None:
     torch.testing.assert_close(matcher.compare(text, image, mask), matcher.compare(text, other, mask))
 
 
+@torch.inference_mode()
+def test_every_image_is_projected_once_for_all_texts() -> None:
+    model = tiny.retriever(tiny.PIXEL_MODELS["dual-aligned"])
+    assert isinstance(model, DualStream)
+    assert model.aligned is not None
+    texts, images = torch.randn(3, 4, tiny.TEXT["hidden_size"]), torch.randn(2, 5, tiny.TEXT["hidden_size"])
+    rows = []
+    model.aligned.key.register_forward_hook(lambda _, given, __: rows.append(given[0].shape[:-1].numel()))
+    logits = model.match_all(texts, torch.ones(3, 4).bool(), images, torch.ones(2, 5).bool())
+    assert logits.shape == (3, 2)
+    assert rows == [2 * 5]
+
+
 def test_a_matcher_is_added_to_a_checkpoint_that_has_none(embedding_only: Path) -> None:
     before, _ = checkpoint.load(embedding_only)
     model, tokenizer = checkpoint.load(embedding_only, ADDED)

@@ -60,6 +60,9 @@ def test_a_text_in_a_padded_batch_is_encoded_and_matched_as_alone(
             together = model.match(batch.states, batch.mask, image.states, image.mask)[i]
             apart = model.match(alone.states, alone.mask, image.states[i : i + 1], image.mask[i : i + 1])[0]
             torch.testing.assert_close(together, apart, atol=1e-5, rtol=1e-4)
+            shown = [part[i : i + 1].expand(len(rows), *part.shape[1:]) for part in (image.states, image.mask)]
+            every = model.match_all(batch.states, batch.mask, image.states, image.mask)
+            torch.testing.assert_close(every[:, i], model.match(batch.states, batch.mask, *shown), atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", tiny.REGION_MODELS)
@@ -87,6 +90,8 @@ def test_regions_in_a_padded_batch_are_encoded_and_matched_as_alone(
         together = model.match(text.states, text.mask, batch.states[i : i + 1], batch.mask[i : i + 1])
         apart = model.match(text.states, text.mask, alone.states, alone.mask)
         torch.testing.assert_close(together, apart, atol=1e-5, rtol=1e-4)
+        every = model.match_all(text.states, text.mask, batch.states, batch.mask)
+        torch.testing.assert_close(every[:, i], apart, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", tiny.REGION_MODELS)

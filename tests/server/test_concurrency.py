@@ -86,7 +86,7 @@ def test_an_album_is_changed_in_a_collection_that_stays_open(tmp_path: Path, tin
         reopen()
         collection.add_to_album(name, ids)
 
-    assert actions._change(Changing([current]), add, "Trip", [1]) == [{"name": "Trip", "items": 1}]
+    assert actions._change(Changing([current]), add, "Trip", [1]) == {"albums": [{"name": "Trip", "items": 1}]}
     current.close()
 
 

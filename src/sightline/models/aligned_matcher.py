@@ -47,7 +47,8 @@ class AlignedStates(nn.Module):
 class AlignedMatcher(nn.Module):
     """Compares words with what they attend to in an image, and scores the comparisons.
 
-    In between, layers of the text tower read the comparisons.
+    In between, layers of the text tower read the comparisons. Texts and images broadcast: [texts, 1, …] with
+    [1, images, …] compares every text with every image, and projects each only once.
 
     heads: the number of attention heads, each with its own temperature.
     """
@@ -70,20 +71,20 @@ class AlignedMatcher(nn.Module):
         self.scale = nn.Parameter(torch.tensor(14.0))
 
     def compare(self, text: Tensor, image: Tensor, image_mask: Tensor) -> Tensor:
-        """Compare words [batch, words, hidden] with an image [batch, n, hidden]: [batch, words, hidden]."""
-        cosines, hidden_image = self.cosines(text, image, image_mask), ~image_mask[:, None, None, :]
+        """Compare words [..., words, hidden] with an image [..., n, hidden]: [..., words, hidden]."""
+        cosines, hidden_image = self.cosines(text, image, image_mask), ~image_mask[..., None, None, :]
         attention = (cosines * self.sharpness).masked_fill(hidden_image, torch.finfo(cosines.dtype).min).softmax(-1)
-        attended = (attention @ self._split(self.value(image))).transpose(1, 2).flatten(2)
+        attended = (attention @ self._split(self.value(image))).transpose(-2, -3).flatten(-2)
         word = self.word(text)
         product = F.normalize(word, dim=-1) * F.normalize(attended, dim=-1) * text.shape[-1]
-        best = cosines.amax(-1).transpose(1, 2)
+        best = cosines.amax(-1).transpose(-1, -2)
         read = self.from_word(word) + self.from_image(attended) + self.from_product(product)
         return self.norm(read + self.from_cosine(best * 4))  # type: ignore[no-any-return]
 
     def cosines(self, text: Tensor, image: Tensor, image_mask: Tensor) -> Tensor:
-        """Return the cosines [batch, heads, words, n] of words with the parts of an image; -1 for hidden parts."""
+        """Return the cosines [..., heads, words, n] of words with the parts of an image; -1 for hidden parts."""
         query, key = (F.normalize(self._split(part), dim=-1) for part in (self.query(text), self.key(image)))
-        return (query @ key.transpose(-1, -2)).masked_fill(~image_mask[:, None, None, :], -1.0)
+        return (query @ key.transpose(-1, -2)).masked_fill(~image_mask[..., None, None, :], -1.0)
 
     def logits(self, read: Tensor, text_mask: Tensor) -> Tensor:
         """Return the logits [batch] from comparisons that the text tower's layers have read, [batch, words, hidden]."""
@@ -91,11 +92,10 @@ class AlignedMatcher(nn.Module):
         return self.score(F.gelu(self.dense(both))).squeeze(-1)  # type: ignore[no-any-return]
 
     def similarity(self, text: Tensor, text_mask: Tensor, image: Tensor, image_mask: Tensor) -> Tensor:
-        """Return the scaled cosine [batch] of the mean states of texts and images, both [batch, n, hidden]."""
+        """Return the scaled cosine [...] of the mean states of texts and images, both [..., n, hidden]."""
         means = (masked_mean(text, text_mask), masked_mean(image, image_mask))
-        return self.scale * F.cosine_similarity(*means)
+        return self.scale * F.cosine_similarity(*means, dim=-1)
 
     def _split(self, values: Tensor) -> Tensor:
-        """Split [batch, n, hidden] into heads: [batch, heads, n, hidden / heads]."""
-        batch, count, hidden = values.shape
-        return values.view(batch, count, self.heads, hidden // self.heads).transpose(1, 2)
+        """Split [..., n, hidden] into heads: [..., heads, n, hidden / heads]."""
+        return values.view(*values.shape[:-1], self.heads, -1).transpose(-2, -3)

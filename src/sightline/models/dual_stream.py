@@ -263,6 +263,16 @@ class DualStream(Retriever):
         text_mask, image_mask = (mask_without_codes(mask, self.config.codes) for mask in (text_mask, image_mask))
         return self.match_score(self.matcher.read(text_states, text_mask, image_states, image_mask))  # type: ignore[no-any-return]
 
+    def match_all(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
+        """Return the logits [texts, images]; an aligned matcher projects every text and image only once."""
+        if self.aligned is None:
+            return super().match_all(text_states, text_mask, image_states, image_mask)
+        text, image = (text_states[:, None], text_mask[:, None]), (image_states[None], image_mask[None])
+        compared = self.aligned.compare(text[0], *image)
+        mask = text[1].expand(compared.shape[:-1]).flatten(0, 1)
+        logits = self.aligned.logits(self.matcher.read(compared.flatten(0, 1), mask, None, None), mask)
+        return logits.view(compared.shape[:2]) + self.aligned.similarity(*text, *image)
+
     def word_cosines(self, text_states: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor | None:
         """Return the mean cosines over heads [batch, words, n] of words with parts of an image; None unless aligned."""
         return None if self.aligned is None else self.aligned.cosines(text_states, image_states, image_mask).mean(1)

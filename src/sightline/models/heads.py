@@ -6,9 +6,9 @@ from torch.nn import functional as F
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """Return the mean of values [batch, n, dim] over the true positions of mask [batch, n]."""
+    """Return the mean of values [..., n, dim] over the true positions of mask [..., n]."""
     weights = mask.to(values.dtype).unsqueeze(-1)
-    return (values * weights).sum(1) / weights.sum(1).clamp(min=1)
+    return (values * weights).sum(-2) / weights.sum(-2).clamp(min=1)
 
 
 def last_real(values: Tensor, mask: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from sightline.bundle.model import Ability, Calibration
@@ -152,6 +153,13 @@ class Retriever(nn.Module, ABC):
 
         text_states: [batch, words, hidden]; image_states: [batch, fragments, hidden]; masks: [batch, n], bool.
         """
+
+    def match_all(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
+        """Return the logits [texts, images] that each text belongs to each image, as `match` returns them for pairs."""
+        texts, images = len(text_states), len(image_states)
+        pairs = torch.arange(texts * images, device=text_states.device)
+        text, image = pairs // images, pairs % images
+        return self.match(text_states[text], text_mask[text], image_states[image], image_mask[image]).view(texts, -1)
 
     def word_cosines(self, text_states: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor | None:
         """Return the matcher's cosines [batch, words, n] of words with parts of an image; None if it has none."""

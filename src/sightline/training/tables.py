@@ -199,7 +199,7 @@ class TeacherRecipe:
     model: a checkpoint folder.
     by: how it compares texts and images: by "embedding", "fragments" (late interaction) or "match", which matches
     every text of a batch with every image, and so needs small batches.
-    chunk: the number of pairs that "match" scores at once.
+    chunk: about how many pairs "match" scores at once.
     """
 
     model: str

@@ -11,9 +11,9 @@ from torch import Tensor
 from sightline.arrays import Int64Array
 from sightline.bundle.model import Ability
 from sightline.datasets import Record
-from sightline.errors import RecipeError
+from sightline.errors import ModelError, RecipeError
 from sightline.losses.base import Pairs
-from sightline.losses.matching import match_logits
+from sightline.losses.precision import full
 from sightline.media import Preprocess
 from sightline.models import checkpoint
 from sightline.models.retriever import EncodedTensors, Retriever, Tokens
@@ -132,22 +132,23 @@ class Teacher:
         return encoded._replace(fragments=fragments, states=states, pooled=None)
 
     def _matched(self, pairs: Pairs) -> Tensor:
-        """Score every pair, `chunk` at a time; each process scores its share of the texts.
+        """Match every text with every image, about `chunk` pairs at a time; each process has its share of the texts.
 
         Short texts come first, and each chunk is cut to its longest text: most of a batch of captions is padding.
         """
-        texts, images = len(pairs.text_ids), len(pairs.image_ids)
-        own, device = self._world.share(texts), pairs.text_ids.device
-        mask = pairs.texts.mask[own]
-        ends, order = (mask * torch.arange(1, mask.shape[1] + 1, device=device)).amax(1).sort()
-        numbers = (order[:, None] * images + torch.arange(images, device=device)).flatten()
-        logits = torch.empty(len(numbers), device=device)
-        longest = ends.tolist()  # once, as reading a number from a GPU waits for it
-        for start in range(0, len(numbers), self._chunk):
-            some = numbers[start : start + self._chunk]
-            short = replace(pairs, texts=_cut(pairs.texts, longest[(start + len(some) - 1) // images]))
-            logits[some] = match_logits(short, self.model, own.start + some // images, some % images)
-        return self._world.gather(logits.view(-1, images), texts)
+        images, own = pairs.images, self._world.share(len(pairs.text_ids))
+        states, mask = pairs.texts.states, pairs.texts.mask[own]
+        if states is None or images.states is None:
+            raise ModelError("a teacher that matches needs states, but this model has none", "Choose another teacher.")
+        ends, order = (mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)).amax(1).sort()
+        longest, states = ends.tolist(), states[own]  # as a list, because reading a number from a GPU waits for it
+        logits = torch.empty(len(order), len(images.mask), device=mask.device)
+        step = max(1, self._chunk // len(images.mask))
+        for start in range(0, len(order), step):
+            some = order[start : start + step]
+            end = longest[start + len(some) - 1]
+            logits[some] = full(self.model.match_all(states[some, :end], mask[some, :end], images.states, images.mask))
+        return self._world.gather(logits, len(pairs.text_ids))
 
 
 class EncodingCache:
@@ -182,12 +183,6 @@ class EncodingCache:
         rows = torch.from_numpy(numbers).to(self._encoded.mask.device)
         taken = (None if part is None else part[rows] for part in self._encoded)
         return EncodedTensors(*(part if part is None or part.dtype == torch.bool else part.float() for part in taken))  # type: ignore[arg-type]
-
-
-def _cut(encoded: EncodedTensors, end: int) -> EncodedTensors:
-    """Leave out what follows the first `end` fragments and states."""
-    states = None if encoded.states is None else encoded.states[:, :end]
-    return encoded._replace(fragments=encoded.fragments[:, :end], mask=encoded.mask[:, :end], states=states)
 
 
 def _as(part: str, on_prepare: PrepareReport | None) -> Callable[[int, int], None]:

@@ -64,12 +64,16 @@ class Cascades:
         stages, weighted = ("embed", f"match@{k}"), None if fusion == "ce" else weight
         return self._evaluation((to_image, to_text), enlarged, stages=stages, fusion=fusion, weight=weighted)
 
+    @torch.inference_mode()
     def match_everything(self) -> Evaluation:
         """Rank by matching every pair, without a first stage, as paper 1's CE does."""
-        texts, images = len(self.texts), len(self.questions.images)
-        pairs = np.arange(texts * images)
-        scores = self._match(pairs // images, pairs % images).reshape(texts, images)
-        image_of = self.questions.image_of
+        if self.matcher is None:
+            raise ValueError("no matcher was given")
+        (words, mask), (seen, seen_mask) = self._states
+        images, device = slice(len(self.questions.images)), words.device.type
+        with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+            logits = self.matcher.retriever.match_all(words.float(), mask, seen[images].float(), seen_mask[images])
+        scores, image_of = logits.cpu().numpy(), self.questions.image_of
         ranks = text_to_image_ranks(scores, image_of), image_to_text_ranks(scores, image_of)
         return self._evaluation(ranks, stages=("match@all",))
 

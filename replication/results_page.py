@@ -263,6 +263,7 @@ def _paper3(systems: Systems, results: Path) -> dict[str, Any]:
         for name in ("I32", "I-B kl")
         for which in ("third", "fourth")
     }
+    again["B fifth"] = with_deviation(systems.estimate("B fifth"))
     runs = _grid(systems, names, {"": "paper", "kl": "kl", "contrastive": "contrastive"}, "run")
     tried = defaultdict[tuple[str, float, float], list[str]](lambda: [MISSING, MISSING])
     for column, folder in enumerate(("paper3", "paper3-fourth")):

@@ -263,10 +263,10 @@ class DualStream(Retriever):
         text_mask, image_mask = (mask_without_codes(mask, self.config.codes) for mask in (text_mask, image_mask))
         return self.match_score(self.matcher.read(text_states, text_mask, image_states, image_mask))  # type: ignore[no-any-return]
 
-    def match_all(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
+    def _match_all(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
         """Return the logits [texts, images]; an aligned matcher projects every text and image only once."""
         if self.aligned is None:
-            return super().match_all(text_states, text_mask, image_states, image_mask)
+            return super()._match_all(text_states, text_mask, image_states, image_mask)
         text, image = (text_states[:, None], text_mask[:, None]), (image_states[None], image_mask[None])
         compared = self.aligned.compare(text[0], *image)
         mask = text[1].expand(compared.shape[:-1]).flatten(0, 1)

@@ -154,8 +154,28 @@ class Retriever(nn.Module, ABC):
         text_states: [batch, words, hidden]; image_states: [batch, fragments, hidden]; masks: [batch, n], bool.
         """
 
-    def match_all(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
-        """Return the logits [texts, images] that each text belongs to each image, as `match` returns them for pairs."""
+    def match_all(
+        self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor, chunk: int = 4096
+    ) -> Tensor:
+        """Return the logits [texts, images], float32, that each text belongs to each image; for pairs, see `match`.
+
+        About `chunk` pairs are matched at a time. Short texts come first, and each chunk is cut to its longest text:
+        most of a batch of captions is padding.
+        """
+        places = torch.arange(1, text_mask.shape[1] + 1, device=text_mask.device)
+        ends, order = (text_mask * places).amax(1).sort()
+        longest = ends.tolist()  # all at once, because reading a number from a GPU waits for it
+        logits = torch.empty(len(order), len(image_mask), device=text_mask.device)
+        step = max(1, chunk // len(image_mask))
+        for start in range(0, len(order), step):
+            some = order[start : start + step]
+            end = longest[start + len(some) - 1]
+            texts = text_states[some, :end], text_mask[some, :end]
+            logits[some] = self._match_all(*texts, image_states, image_mask).float()
+        return logits
+
+    def _match_all(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
+        """Return the logits [texts, images] of a chunk; for models that can do better than to match pair by pair."""
         texts, images = len(text_states), len(image_states)
         pairs = torch.arange(texts * images, device=text_states.device)
         text, image = pairs // images, pairs % images

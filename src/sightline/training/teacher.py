@@ -13,7 +13,6 @@ from sightline.bundle.model import Ability
 from sightline.datasets import Record
 from sightline.errors import ModelError, RecipeError
 from sightline.losses.base import Pairs
-from sightline.losses.precision import full
 from sightline.media import Preprocess
 from sightline.models import checkpoint
 from sightline.models.retriever import EncodedTensors, Retriever, Tokens
@@ -132,22 +131,11 @@ class Teacher:
         return encoded._replace(fragments=fragments, states=states, pooled=None)
 
     def _matched(self, pairs: Pairs) -> Tensor:
-        """Match every text with every image, about `chunk` pairs at a time; each process has its share of the texts.
-
-        Short texts come first, and each chunk is cut to its longest text: most of a batch of captions is padding.
-        """
-        images, own = pairs.images, self._world.share(len(pairs.text_ids))
-        states, mask = pairs.texts.states, pairs.texts.mask[own]
-        if states is None or images.states is None:
+        """Match every text with every image; each process matches its share of the texts."""
+        texts, images, own = pairs.texts, pairs.images, self._world.share(len(pairs.text_ids))
+        if texts.states is None or images.states is None:
             raise ModelError("a teacher that matches needs states, but this model has none", "Choose another teacher.")
-        ends, order = (mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)).amax(1).sort()
-        longest, states = ends.tolist(), states[own]  # as a list, because reading a number from a GPU waits for it
-        logits = torch.empty(len(order), len(images.mask), device=mask.device)
-        step = max(1, self._chunk // len(images.mask))
-        for start in range(0, len(order), step):
-            some = order[start : start + step]
-            end = longest[start + len(some) - 1]
-            logits[some] = full(self.model.match_all(states[some, :end], mask[some, :end], images.states, images.mask))
+        logits = self.model.match_all(texts.states[own], texts.mask[own], images.states, images.mask, self._chunk)
         return self._world.gather(logits, len(pairs.text_ids))
 
 

@@ -128,6 +128,17 @@ def test_an_export_says_that_it_replaces_a_bundle_and_names_it_once(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("traced")
+def test_an_export_says_that_it_deletes_the_language_add_on_of_the_bundle_that_it_replaces(
+    german_bundle: Path, tmp_path: Path
+) -> None:
+    checkpoint.save(tiny.retriever(tiny.DUAL), tiny.tokenizer(), tmp_path / "checkpoint")
+    out = shutil.copytree(german_bundle, tmp_path / "mine")
+    done = run("export", tmp_path / "checkpoint", "--out", out)
+    assert "its language add-on is deleted with it" in done.stderr
+    assert not (out / "languages").exists()
+
+
+@pytest.mark.usefixtures("traced")
 def test_quantised_weights_make_an_int8_bundle(tmp_path: Path) -> None:
     checkpoint.save(tiny.retriever(tiny.DUAL), tiny.tokenizer(), tmp_path / "checkpoint")
     done = run("export", tmp_path / "checkpoint", "--out", tmp_path / "small", "--quantize", "int8")

@@ -109,5 +109,15 @@ def test_an_album_is_not_compared_with_a_column(photos: Path) -> None:
 
 def test_an_album_without_items_is_not_created(photos: Path) -> None:
     with sightline.open(photos) as collection:
-        collection.add_to_album("Nothing", [999])
+        assert collection.add_to_album("Nothing", [999]) == [999]
         assert set(collection.albums.all()) == {"Trip"}
+
+
+def test_ids_that_no_item_has_are_returned_by_changes_to_an_album(photos: Path) -> None:
+    with sightline.open(photos) as collection:
+        id = collection.browse("name = '3.png'")[0].id
+        assert collection.add_to_album("Trip", [999, id, 998, 999]) == [999, 998]
+        assert names(photos, "album = 'Trip'") == {"1.png", "2.png", "3.png"}
+        assert collection.remove_from_album("Trip", [999, id]) == [999]
+        assert collection.remove_from_album("Trip", []) == []
+    assert names(photos, "album = 'Trip'") == {"1.png", "2.png"}

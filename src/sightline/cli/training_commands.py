@@ -200,12 +200,15 @@ def export(
     A bundle that is already at --out is replaced when the new one is complete.
     """
     import sightline
+    from sightline.bundle.languages import FOLDER, LANGUAGES_FILE
     from sightline.bundle.layout import SPEC_FILE
     from sightline.cli.progress import evaluating
     from sightline.datasets.record import Problem
 
     if (out / SPEC_FILE).is_file():
         tell(f"sightline: {out} has a bundle, which is replaced when the new one is complete")
+        if (out / FOLDER / LANGUAGES_FILE).is_file():
+            tell("sightline: its language add-on is deleted with it, because it would not fit the new bundle")
     unreadable: list[Problem] = []
     with evaluating() as progress:
         spec = sightline.export(

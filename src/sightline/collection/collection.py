@@ -306,13 +306,23 @@ class Collection:
             )
         return Albums(self.at)
 
-    def add_to_album(self, name: str, ids: Sequence[int]) -> None:
-        """Add items to an album, creating it if needed. To filter by it: `album = 'NAME'`."""
-        self.albums.add(name, self.catalog.hashes_of(ids).values())
+    def add_to_album(self, name: str, ids: Sequence[int]) -> list[int]:
+        """Add items to an album, creating it if needed; returns the ids that no item has.
 
-    def remove_from_album(self, name: str, ids: Sequence[int]) -> None:
-        """Remove items from an album, and delete the album if it is then empty. Files are not deleted."""
-        self.albums.remove(name, self.catalog.hashes_of(ids).values())
+        To filter by it: `album = 'NAME'`.
+        """
+        hashes = self.catalog.hashes_of(ids)
+        self.albums.add(name, hashes.values())
+        return [id for id in dict.fromkeys(ids) if id not in hashes]
+
+    def remove_from_album(self, name: str, ids: Sequence[int]) -> list[int]:
+        """Remove items from an album, and delete the album if it is then empty; returns the ids that no item has.
+
+        Files are not deleted.
+        """
+        hashes = self.catalog.hashes_of(ids)
+        self.albums.remove(name, hashes.values())
+        return [id for id in dict.fromkeys(ids) if id not in hashes]
 
     def files(self) -> list[File]:
         """Return every readable file, ordered by root and path."""

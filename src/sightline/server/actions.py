@@ -202,7 +202,7 @@ def _albums(library: Library) -> list[dict[str, Any]]:
 
 def _change(
     library: Library,
-    change: Callable[[Collection, str, Sequence[int]], None],
+    change: Callable[[Collection, str, Sequence[int]], object],
     name: str,
     ids: Sequence[int],
 ) -> dict[str, Any]:

@@ -1,9 +1,10 @@
-"""Measure how often the language of a query is recognised, and how long that takes.
+"""Measure how often the bundled model's search recognises the language of a query, and how long that takes.
 
     python -m benchmarks.languages.measure DATA DEBIAN
 
 None of the texts used here were used to build the recognition table. They are queries.tsv, captions of Flickr8k's test
-split, and a third of the stamps; see bundles/language_sources.py.
+split, and a third of the stamps; see bundles/language_sources.py (of the packages, only tuxpaint-stamps-default is
+needed).
 """
 
 import argparse
@@ -19,23 +20,26 @@ from statistics import mean
 
 from benchmarks.provenance import RESULTS, provenance, write_result
 from bundles import language_sources as sources
-from sightline.bundle.words import Words, words_in
-from sightline.languages.recognise import recognise
-from sightline.registry.installed import InstalledModel
-from sightline.registry.loader import locate
+from sightline.bundle import Model
+from sightline.registry.loader import load
+from sightline.retrieval.language import language_of
 
 SEED = 5
 QUERIES = Path(__file__).with_name("queries.tsv")
 MEASURED = ("en", "de", "fr", "es", "it", "pt", "nl", "pl", "cs", "sv", "tr", "ru", "zh", "ja", "ar")
-EVERY = (*sources.LANGUAGES, "el", "he", "hi", "ko", "th")
+MISSPELT = ("en", "de", "pt", "fr", "cs")
 PER_LANGUAGE = 70
+PER_LENGTH, LENGTHS = 300, (1, 2, 3, 4)
 LEAST_WORDS, MOST_WORDS, LEAST_LETTERS = 2, 8, 4  # some stamps are sums of money
 ENGLISH_SHORT = 300
+LEAST_MISSPELT = 5  # letters; shorter words are not corrected as easily
 _START_UP = """
 import time
-from sightline.languages import recognise
+from sightline.registry.loader import load
+from sightline.retrieval.language import language_of
+model = load("default")
 began = time.perf_counter()
-recognise.recognise({text!r}, {languages!r}, lambda text: False)
+language_of({text!r}, model)
 print(1000 * (time.perf_counter() - began))
 """
 
@@ -45,25 +49,28 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("debian", type=Path)
     given = parser.parse_args()
-    rng = random.Random(SEED)
-    words = Words(InstalledModel.read("default", locate("default")).spec.words.split())
-    english = list(sources.captions(given.data, "flickr8k-test.tar"))
+    rng, model = random.Random(SEED), load("default")
+    captions = list(sources.captions(given.data, "flickr8k-test.tar"))
     sets = {
         "queries": list(written()),
-        "captions": pieces(english, rng),
+        "captions": pieces(captions, rng),
         "stamps": pieces(sources.stamps(given.debian, test=True), rng),
     }
-    own = [text for lang, text in english if lang == "en"]
-    short = english_short(given.data, own, rng)
-    among_all = {name: table(some, words, EVERY)["percent"] for name, some in sets.items()}
+    own = {lang: [text for other, text in captions if other == lang] for lang in MISSPELT}
+    short = english_short(given.data, own["en"], rng)
     found = {
         **provenance(SEED, ["benchmarks/languages/queries.tsv", "flickr8k-test", "names-val", "tuxpaint-stamps"]),
         "languages": list(MEASURED),
-        "right": {name: table(some, words) for name, some in sets.items()},
-        "percent_among_all": {"languages": len(EVERY), **among_all},
-        "english_captions_stay_english": stays(own, words),
-        "english_short_stay_english": stays(short, words),
-        "milliseconds": milliseconds(sets["queries"], words),
+        "languages_of_model": len(model.languages),
+        "right": {name: table(some, model) for name, some in sets.items()},
+        "english_captions_stay_english": stays(own["en"], model),
+        "english_short_stay_english": stays(short, model),
+        "misspelt": [
+            {"lang": lang, "words": count, **share(misspelt(own[lang], count, rng), lang, model)}
+            for lang in MISSPELT
+            for count in LENGTHS
+        ],
+        "milliseconds": milliseconds(sets["queries"], model),
     }
     found["command"] = "python -m benchmarks.languages.measure DATA DEBIAN"
     write_result(RESULTS / "languages.json", found)
@@ -115,15 +122,38 @@ def english_short(data: Path, captions: Sequence[str], rng: random.Random) -> li
     return [*rng.sample(names, half), *cut[:half]]
 
 
-def answer(text: str, words: Words, languages: Sequence[str] = MEASURED) -> str:
-    return recognise(text, languages, lambda text: all(word in words for word in words_in(text)))
+def misspelt(captions: Sequence[str], count: int, rng: random.Random) -> list[tuple[str, str]]:
+    """Cut captions to some words, and misspell the longest one; returns pieces before and after."""
+    found = []
+    for caption in rng.sample(captions, len(captions)):
+        words = caption.rstrip(" .").split()
+        if len(words) < count:
+            continue
+        start = rng.randrange(len(words) - count + 1)
+        piece = words[start : start + count]
+        longest = max(range(count), key=lambda place: len(piece[place]))
+        if len(piece[longest]) >= LEAST_MISSPELT and piece[longest].isalpha():
+            wrong = [*piece[:longest], typo(piece[longest], rng), *piece[longest + 1 :]]
+            found.append((" ".join(piece), " ".join(wrong)))
+        if len(found) == PER_LENGTH:
+            break
+    return found
 
 
-def table(queries: Sequence[tuple[str, str]], words: Words, languages: Sequence[str] = MEASURED) -> dict[str, object]:
-    """Return the percentage of queries recognised correctly among some languages, overall and by language."""
+def typo(word: str, rng: random.Random) -> str:
+    """Leave out a letter of a word, double one, swap two neighbours, or replace one; the first letter stays."""
+    place = rng.randrange(1, len(word) - 1)
+    before, letter, after = word[:place], word[place], word[place + 1 :]
+    other = rng.choice("abcdefghijklmnopqrstuvwxyz".replace(letter, ""))
+    wrong = [before + after, before + 2 * letter + after, before + after[0] + letter + after[1:], before + other + after]
+    return rng.choice([one for one in wrong if one != word])
+
+
+def table(queries: Sequence[tuple[str, str]], model: Model) -> dict[str, object]:
+    """Return the percentage of queries recognised correctly, overall and by language."""
     by_language: dict[str, list[bool]] = defaultdict(list)
     for lang, text in queries:
-        by_language[lang].append(answer(text, words, languages) == lang)
+        by_language[lang].append(language_of(text, model) == lang)
     every = [is_right for some in by_language.values() for is_right in some]
     return {
         "queries": len(queries),
@@ -132,19 +162,25 @@ def table(queries: Sequence[tuple[str, str]], words: Words, languages: Sequence[
     }
 
 
-def stays(texts: Sequence[str], words: Words) -> dict[str, object]:
-    """Count the English texts recognised as English among all languages; also returns some that are not."""
-    lost = [text for text in texts if answer(text, words, EVERY) != "en"]
+def share(pieces: Sequence[tuple[str, str]], lang: str, model: Model) -> dict[str, float]:
+    """Return the percentage of texts recognised correctly, before and after misspelling."""
+    before, after = (mean(language_of(text, model) == lang for text in texts) for texts in zip(*pieces, strict=True))
+    return {"texts": len(pieces), "percent": round(100 * after, 1), "percent_as_written": round(100 * before, 1)}
+
+
+def stays(texts: Sequence[str], model: Model) -> dict[str, object]:
+    """Count the English texts recognised as English; also returns some that are not."""
+    lost = [text for text in texts if language_of(text, model) != "en"]
     return {"texts": len(texts), "percent": round(100 * (1 - len(lost) / len(texts)), 2), "lost": lost[:20]}
 
 
-def milliseconds(queries: Sequence[tuple[str, str]], words: Words) -> dict[str, float]:
+def milliseconds(queries: Sequence[tuple[str, str]], model: Model) -> dict[str, float]:
     """Measure the time for the first query of a new process, and for later queries."""
     began = time.perf_counter()
     for _, text in queries:
-        answer(text, words)
+        language_of(text, model)
     warm = 1000 * (time.perf_counter() - began) / len(queries)
-    code = _START_UP.format(text="ein Hund am Strand", languages=list(MEASURED))
+    code = _START_UP.format(text="ein Hund am Strand")
     runs = [float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(5)]
     return {"per_query": round(warm, 3), "first_query": round(sorted(runs)[2], 2)}
 

@@ -65,9 +65,18 @@ def _recognition(result: Result) -> str:
         "count": count,
         "queries": right["queries"]["queries"] // count,
         "right": table(["language", *right], rows),
+        "misspelt": table(*_misspelt(result["misspelt"])),
         "sources": sources([result], "languages.json"),
     }
     return fill(TEMPLATES / "languages.md", values)
+
+
+def _misspelt(found: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
+    """Return a table, head and rows, of misspelt queries whose language is recognised, by language and length."""
+    shares = {(row["lang"], row["words"]): f"{row['percent']:.1f} ({row['percent_as_written']:.1f})" for row in found}
+    langs, counts = (list(dict.fromkeys(row[key] for row in found)) for key in ("lang", "words"))
+    head = ["language", *(f"{count} word{'s' * (count > 1)}" for count in counts)]
+    return head, [[NAMES[lang], *(shares[lang, count] for count in counts)] for lang in langs]
 
 
 def _by_language(result: Result) -> str:

@@ -85,9 +85,12 @@ def test_words_that_the_model_knows_stay_english() -> None:
         ("deux chiens", "fr"),
         ("kočka na stole", "cs"),
         ("ein Hnud am Strand", "de"),  # most of it is no English
+        ("Un hommme avec un", "fr"),  # every word is like an English one, but only one is misspelt French
+        ("braun wesser Hund", "de"),
+        ("com taacos de golfe", "pt"),
     ],
 )
-def test_a_misspelt_english_word_is_not_taken_for_another_language(text: str, lang: str) -> None:
+def test_a_misspelt_query_keeps_its_language(text: str, lang: str) -> None:
     """As far as the bundled model has words of the other language."""
     assert language_of(text, sightline.load("default")) == lang
 

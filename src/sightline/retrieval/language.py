@@ -19,8 +19,8 @@ def in_language(model: Model, lang: str | None, *texts: str | None) -> tuple[Mod
 def language_of(text: str | None, model: Model) -> str | None:
     """Return the language of a text among those of a model, or its main one if in doubt; None if it lists none.
 
-    A text with words that the recognised language lacks is taken for a misspelt one in the main language, if all its
-    words are known there once corrected.
+    A text with words that the recognised language lacks is taken for a misspelt one in the main language, if that lacks
+    no more of its words, and knows them once corrected.
     """
     languages = model.languages
     if text is None or not languages or MANY_LANGUAGES in languages:
@@ -33,11 +33,13 @@ def language_of(text: str | None, model: Model) -> str | None:
     if found == languages[0] or not main:
         return found
     other = model.for_language(found).words
-    if other and any(word not in other for word in words) and all(_is_like(word, main) for word in words):
-        return languages[0]
-    return found
+    if not other:
+        return found
+    lacking, other_lacks = [word for word in words if word not in main], sum(word not in other for word in words)
+    is_misspelt = other_lacks > 0 and len(lacking) <= other_lacks and all(_is_misspelt(word, main) for word in lacking)
+    return languages[0] if is_misspelt else found
 
 
-def _is_like(word: str, words: Words) -> bool:
-    """Return whether a word is one of these, or a misspelt one."""
-    return word in words or bool(corrected(word, words.ranks) or unswapped(word, words.ranks))
+def _is_misspelt(word: str, words: Words) -> bool:
+    """Return whether correcting a word gives one of these."""
+    return bool(corrected(word, words.ranks) or unswapped(word, words.ranks))

@@ -54,16 +54,15 @@ def _load(result: Result) -> str:
 def _recognition(result: Result) -> str:
     """Report how often the language of a query is recognised, by language and kind of query."""
     right = result["right"]
+    by_kind = [found["by_language"] for found in right.values()]
     rows = [
-        [NAMES[lang], *(f"{right[kind]['by_language'].get(lang, MISSING)}" for kind in right)]
+        [NAMES[lang], *(f"{kind[lang]:.1f}" if lang in kind else MISSING for kind in by_kind)]
         for lang in result["languages"]
     ]
     rows.append(["all", *(f"{found['percent']:.1f}" for found in right.values())])
-    count = len(result["languages"])
     values = {
         "result": result,
-        "count": count,
-        "queries": right["queries"]["queries"] // count,
+        "queries": right["queries"]["queries"] // len(result["languages"]),
         "right": table(["language", *right], rows),
         "misspelt": table(*_misspelt(result["misspelt"])),
         "sources": sources([result], "languages.json"),

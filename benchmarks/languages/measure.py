@@ -145,7 +145,12 @@ def typo(word: str, rng: random.Random) -> str:
     place = rng.randrange(1, len(word) - 1)
     before, letter, after = word[:place], word[place], word[place + 1 :]
     other = rng.choice("abcdefghijklmnopqrstuvwxyz".replace(letter, ""))
-    wrong = [before + after, before + 2 * letter + after, before + after[0] + letter + after[1:], before + other + after]
+    wrong = [
+        before + after,
+        before + 2 * letter + after,
+        before + after[0] + letter + after[1:],
+        before + other + after,
+    ]
     return rng.choice([one for one in wrong if one != word])
 
 

@@ -1,15 +1,21 @@
 """Several collections are searched as one."""
 
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from PIL import Image
 
 import sightline
+from sightline.arrays import Float32Array
+from sightline.bundle import Bundle
 from sightline.collection.group import check_group, search_group
 from sightline.demo import PICTURES
 from sightline.errors import CollectionError
+from sightline.retrieval.costs import Costs
 from sightline.retrieval.options import SearchOptions
 
 ONE, OTHER = ("dog", "owl", "coffee", "horses"), ("cat-face", "great-wall", "flower")
@@ -41,6 +47,41 @@ def test_two_collections_answer_like_one_with_all_of_it(
         found, wanted = search_group([one, other], asked).flat(), both.run(asked)
     assert [(hit.path, hit.stage, hit.rank) for hit in found] == [(hit.path, hit.stage, hit.rank) for hit in wanted]
     assert [hit.score for hit in found] == pytest.approx([hit.score for hit in wanted], abs=1e-4)
+
+
+@pytest.mark.parametrize("rerank", [0, 3])
+def test_a_query_is_encoded_once_for_all_collections(
+    folders: tuple[Path, Path, Path], rerank: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded: list[str] = []
+    for name in ("encode_texts", "encode_images"):
+        plain = getattr(Bundle, name)
+        monkeypatch.setattr(Bundle, name, lambda *given, plain=plain, name=name: encoded.append(name) or plain(*given))
+    image = Image.open(PICTURES / "owl.jpg")
+    with sightline.open(folders[0]) as one, sightline.open(folders[1]) as other, sightline.open(folders[2]) as both:
+        search_group([one, other, both], SearchOptions("an owl", image, not_="snow", rerank=rerank))
+    assert sorted(encoded) == ["encode_images", "encode_texts", "encode_texts"]
+
+
+def test_a_time_limit_is_for_all_collections_together(
+    folders: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, matched = Bundle.match, list[int]()
+
+    def slow(self: Bundle, *pairs: Any) -> Float32Array:
+        time.sleep(0.02 * len(pairs[0]))
+        matched.append(len(pairs[0]))
+        return plain(self, *pairs)
+
+    monkeypatch.setattr(Bundle, "match", slow)
+    with sightline.open(folders[0]) as one, sightline.open(folders[1]) as other, sightline.open(folders[2]) as both:
+        for each in (one, other, both):
+            each.costs = Costs("slow")
+        limited = SearchOptions("an owl", rerank=14, budget_ms=200, duplicates="show")
+        for _ in range(4):  # the first searches measure how long matching takes
+            matched.clear()
+            search_group([one, other, both], limited)
+    assert 0 < sum(matched) <= 10
 
 
 def test_only_collections_of_one_model_and_kind_are_searched_together(folders: tuple[Path, Path, Path]) -> None:

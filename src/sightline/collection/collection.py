@@ -28,7 +28,7 @@ from sightline.retrieval.costs import Costs
 from sightline.retrieval.duplicates import Duplicates
 from sightline.retrieval.language import language_of
 from sightline.retrieval.options import SearchOptions
-from sightline.retrieval.query import ItemKind
+from sightline.retrieval.query import Encode, ItemKind, encode
 from sightline.retrieval.results import SearchResult
 from sightline.stores.base import RemoteStore, Store
 
@@ -170,9 +170,9 @@ class Collection:
         )
         return self.run(options, model)
 
-    def run(self, options: SearchOptions, model: Model | None = None) -> SearchResult:
-        """Search with prepared options; see `search`."""
-        search = self._search(model)
+    def run(self, options: SearchOptions, model: Model | None = None, encode: Encode = encode) -> SearchResult:
+        """Search with prepared options; see `search`. encode: encodes the query."""
+        search = self._search(model, encode)
         with self._lock.read():
             return search.run(options)
 
@@ -222,14 +222,14 @@ class Collection:
         with self._lock.read():
             return search.together(options)
 
-    def _search(self, model: Model | None = None) -> CollectionSearch:
+    def _search(self, model: Model | None = None, encode: Encode = encode) -> CollectionSearch:
         """Return a search with the given model, which must match the collection, by default the collection's own."""
         if model is not None:
             self.check_model(model)
 
         def cascade() -> Cascade:
             fast = self.manifest.fast.relevance if self.manifest.fast else None
-            return Cascade(model or self.model, self.store, self.kind, self.costs, fast_relevance=fast)
+            return Cascade(model or self.model, self.store, self.kind, self.costs, fast_relevance=fast, encode=encode)
 
         return CollectionSearch(self.catalog, self.kind, cascade, self.image_text)
 

@@ -1,5 +1,6 @@
 """Search several collections that were indexed with the same model."""
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
@@ -11,10 +12,13 @@ from sightline.bundle.model import Model
 from sightline.collection.catalog.files import Item
 from sightline.collection.collection import Collection
 from sightline.errors import CollectionError
+from sightline.media import image_source
 from sightline.retrieval.options import SearchOptions
+from sightline.retrieval.query import EncodeOnce
 from sightline.retrieval.results import Hit, SearchResult
 from sightline.retrieval.stages import resolve
 
+_LEAST_MS = 0.001  # a time limit must be more than 0
 _STAGES = ("text", "match", "late", "embed")  # hits of each stage come before those of the next
 
 
@@ -55,24 +59,34 @@ def search_group(collections: Sequence[Collection], options: SearchOptions, mode
     """Search several collections as if they were one.
 
     The first stage searches all of them; then only the best items overall are reranked, so this takes little longer
-    than searching one collection.
+    than searching one collection. A time limit is for all of them: what the first stage leaves of it is divided like
+    the items to rerank.
     """
+    began = time.perf_counter()
     if len(collections) == 1:
         found = collections[0].run(options, model)
         return GroupResult(tuple(GroupHit(0, hit) for hit in found.hits), replace(found, hits=()))
-    deep = replace(options, k=options.start + options.k, start=0)
-    plan = resolve(options, model or collections[0].model)
+    model, once = model or collections[0].model, EncodeOnce()
+    image = None if options.image is None else image_source(options.image)
+    deep = replace(options, k=options.start + options.k, start=0, image=image)
+    plan = resolve(options, model)
     if (not plan.rerank and not plan.late) or plan.late == "all":
-        return merge([one.run(deep, model) for one in collections], options)
-    longest = plan.longest
-    quick = replace(deep, k=max(deep.k, longest), late=0, rerank=0, budget_ms=None, min_relevance=None)
-    ranked = [
-        one for one in merge([one.run(quick, model) for one in collections], quick).hits if one.hit.stage != "text"
+        return merge([one.run(deep, model, once) for one in collections], options)
+    quick = replace(deep, k=max(deep.k, plan.longest), late=0, rerank=0, budget_ms=None, min_relevance=None)
+    first = merge([one.run(quick, model, once) for one in collections], quick)
+    ranked = [one for one in first.hits if one.hit.stage != "text"]
+    shares = [
+        tuple(_share(ranked, member, count) for count in (int(plan.late), plan.rerank))
+        for member in range(len(collections))
     ]
     results = []
-    for member, one in enumerate(collections):
-        late, rerank = (_share(ranked, member, count) for count in (int(plan.late), plan.rerank))
-        results.append(one.run(replace(deep, late=late, rerank=rerank), model))
+    for member, (one, (late, rerank)) in enumerate(zip(collections, shares, strict=True)):
+        own = replace(deep, late=late, rerank=rerank)
+        if plan.budget_ms is not None:
+            left = plan.budget_ms - 1000 * (time.perf_counter() - began)
+            part = (late + rerank) / max(1, sum(map(sum, shares[member:])))
+            own = replace(own, budget_ms=max(_LEAST_MS, left * part))
+        results.append(one.run(own, model, once))
     return merge(results, options)
 
 

@@ -20,7 +20,7 @@ from sightline.retrieval.first_stage import EVERYTHING, Scope, retrieve, retriev
 from sightline.retrieval.late import LateScorer, rank_all
 from sightline.retrieval.moments import with_moments
 from sightline.retrieval.options import SearchOptions
-from sightline.retrieval.query import EncodedQuery, ItemKind, Query, encode, encode_together
+from sightline.retrieval.query import Encode, EncodedQuery, ItemKind, Query, encode, encode_together
 from sightline.retrieval.relevance import gallery_relevances, pair_relevances
 from sightline.retrieval.stages import Plan, Score, Stage, resolve
 from sightline.stores.base import RefinableStore, Store
@@ -71,6 +71,7 @@ class Cascade:
 
     fast_relevance: the relevance of items that the model's fast image graph encoded, if it was fitted; not used for
         texts in languages that it was not fitted for.
+    encode: encodes single queries.
     """
 
     model: Model
@@ -79,6 +80,7 @@ class Cascade:
     costs: Costs
     clock: Callable[[], float] = time.perf_counter
     fast_relevance: PairRelevance | None = None
+    encode: Encode = encode
 
     def reading(self, model: Model) -> "Cascade":
         """Return this cascade with the model for another language; see `language.in_language`."""
@@ -90,7 +92,7 @@ class Cascade:
         watch = watch or search_stopwatch(plan.budget_ms, self.clock)
         self._prepare(query, plan)
         with watch("encode"):
-            encoded = encode(query, self.model, self.kind)
+            encoded = self.encode(query, self.model, self.kind)
         plan = self._possible(plan, encoded)
         across = encoded.across
         late = None if across is None else LateScorer(self.store, across, self.kind, plan.late_fragments)

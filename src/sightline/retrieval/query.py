@@ -1,6 +1,6 @@
 """A query, and its encoding by a model."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +13,7 @@ from sightline.errors import QueryError
 from sightline.media import ImageSource, to_input
 
 ItemKind = Literal["images", "texts"]
+Encode = Callable[["Query", Model, ItemKind], "EncodedQuery"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,20 @@ def encode(query: Query, model: Model, kind: ItemKind) -> EncodedQuery:
     if query.without:
         without = model.encode_texts(query.without).embedding
     return EncodedQuery(vector, across, beside, without, cut, query.text or "", query.without)
+
+
+class EncodeOnce:
+    """Encodes each query only once: for a search that asks for the same one in several collections."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], EncodedQuery] = {}
+
+    def __call__(self, query: Query, model: Model, kind: ItemKind) -> EncodedQuery:
+        """Return the encoding of a query, whose image must be the same object every time."""
+        key = id(model), kind, query.text, id(query.image), query.image_weight, query.without
+        if key not in self._known:
+            self._known[key] = encode(query, model, kind)
+        return self._known[key]
 
 
 def encode_together(texts: Sequence[str], model: Model, kind: ItemKind) -> list[EncodedQuery]:

@@ -2,7 +2,10 @@
 
 import base64
 import os
+import shutil
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -69,6 +72,34 @@ def test_a_run_that_changes_nothing_leaves_an_open_timeline_as_it_is(photos: Pat
         found = collection.timeline()
         sightline.index(at=at, model=model)
         assert collection.timeline() is found
+
+
+_WRITE = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute(sys.argv[2]); c.commit(); c.close()"
+
+
+def test_a_collection_opened_twice_stays_readable_while_other_processes_write(photos: Path, model: Instant) -> None:
+    """Closing one of the two must not release the locks of the other."""
+    at = sightline.index(photos, model=model).at
+    with Collection.open(at) as collection:
+        wide = len(collection.browse("width > 5000"))
+        Collection.open(at).close()
+        command = [sys.executable, "-c", _WRITE, str(at / CATALOG_FILE), "UPDATE contents SET width = 5001"]
+        subprocess.run(command, check=True)
+        assert (at / f"{CATALOG_FILE}-wal").exists()  # still in use
+        assert wide == 0 < len(collection.browse("width > 5000"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="this system does not list open files")
+def test_the_files_of_deleted_catalogs_do_not_stay_open(photos: Path, model: Instant, tmp_path: Path) -> None:
+    for number in range(3):
+        at = tmp_path / f"collection{number}"
+        sightline.index(photos, at=at, model=model)
+        Collection.open(at).close()
+        shutil.rmtree(at)
+    at = sightline.index(photos, model=model).at
+    Collection.open(at).close()
+    links = [os.readlink(one) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
+    assert not [link for link in links if str(tmp_path / "collection") in link]
 
 
 def test_searches_go_on_while_another_process_creates_the_text_database(photos: Path, model: Instant) -> None:

@@ -98,7 +98,7 @@ def test_the_files_of_deleted_catalogs_do_not_stay_open(photos: Path, model: Ins
         shutil.rmtree(at)
     at = sightline.index(photos, model=model).at
     Collection.open(at).close()
-    links = [os.readlink(one) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
+    links = [str(one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
     assert not [link for link in links if str(tmp_path / "collection") in link]
 
 

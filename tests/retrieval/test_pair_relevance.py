@@ -85,6 +85,22 @@ def test_what_is_not_wanted_lowers_the_relevance_of_a_pair_and_depends_on_nothin
     assert of_item(many.run(asked), 3) == pytest.approx(lowered, abs=1e-6)
 
 
+@pytest.mark.parametrize("options", [{"not_": "a dog"}, {"late": "all"}, {"not_": "a dog", "rerank": 5}])
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
+def test_results_with_a_least_relevance_are_those_of_the_whole_list(
+    fitted: Bundle, items: Encoded, tmp_path: Path, options: dict[str, Any], share: float
+) -> None:
+    """Here, relevance does not fall from one result to the next."""
+    many = cascade_over(fitted, items, 2000, tmp_path)
+    whole = many.run(asked := SearchOptions(TEXT, k=2000, **{"rerank": 0, **options}))
+    assert whole.relevances is not None
+    least = float(np.quantile(whole.relevances, share))
+    wanted = whole.at_least(least).candidates.ids
+    for k in (1, 10, 40):
+        found = many.run(dataclasses.replace(asked, k=k, min_relevance=least)).at_least(least).candidates.ids
+        assert found[:k].tolist() == wanted[:k].tolist()
+
+
 def test_queries_with_an_image_have_no_relevance(fitted: Bundle, items: Encoded, tmp_path: Path) -> None:
     few, image = cascade_over(fitted, items, 20, tmp_path), PIXEL
     for asked in (SearchOptions(image=image), SearchOptions(TEXT, image=image)):

@@ -82,6 +82,8 @@ class CollectionSearch:
         if self.text is not None and any(split_quotes(text)[1] for text in texts):
             return [self.run(replace(one, late=0, rerank=0)) for one in options]
         cascade, cache = self.cascade(), ItemCache(self.catalog)
+        if first.min_relevance is not None and cascade.fast_relevance is not None:  # relevance may rise again
+            return [self.run(replace(one, late=0, rerank=0)) for one in options]
         read = [in_language(cascade.model, one.lang, text) for one, text in zip(options, texts, strict=True)]
         rankings: dict[int, Ranking] = {}
         for model in dict.fromkeys(model for model, _ in read):  # in one batch, unless languages are mixed

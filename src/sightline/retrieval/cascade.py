@@ -16,7 +16,7 @@ from sightline.bundle.relevance_formula import PairRelevance
 from sightline.errors import ModelError, OptionError
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.costs import Costs, Stopwatch, search_stopwatch
-from sightline.retrieval.first_stage import EVERYTHING, Scope, retrieve, retrieve_together
+from sightline.retrieval.first_stage import EVERYTHING, MORE, MOST, Scope, retrieve, retrieve_together
 from sightline.retrieval.late import LateScorer, rank_all
 from sightline.retrieval.moments import with_moments
 from sightline.retrieval.options import SearchOptions
@@ -97,13 +97,11 @@ class Cascade:
         across = encoded.across
         late = None if across is None else LateScorer(self.store, across, self.kind, plan.late_fragments)
         n = max(plan.k, plan.longest)
-        if late is not None and plan.late == "all":
-            with watch("interact"):
-                candidates = rank_all(late, encoded, n, scope)
-                self._check_finite(candidates.scores)
-        else:
-            with watch("retrieve"):
-                candidates = retrieve(self.store, encoded, n, scope)
+        while True:
+            candidates = self._first(encoded, n, plan, scope, late, watch)
+            if n >= MOST or not self._may_lack(candidates, encoded, n, plan, options.min_relevance):
+                break
+            n = min(MOST, n * MORE)
         for stage in self._stages(plan, across, late):
             with watch(_PART[stage.name]):
                 share = 0.5 if stage.name == "late" and plan.rerank else 1.0
@@ -111,6 +109,30 @@ class Cascade:
         with watch("retrieve"):
             candidates = with_moments(candidates, plan.k, encoded, self.store, scope.moments)
         return self._ranking(encoded, candidates, plan, scope, watch)
+
+    def _first(
+        self, query: EncodedQuery, n: int, plan: Plan, scope: Scope, late: LateScorer | None, watch: Stopwatch
+    ) -> Candidates:
+        """Return the n best items of the first stage."""
+        if late is None or plan.late != "all":
+            with watch("retrieve"):
+                return retrieve(self.store, query, n, scope)
+        with watch("interact"):
+            candidates = rank_all(late, query, n, scope)
+            self._check_finite(candidates.scores)
+            return candidates
+
+    def _may_lack(self, candidates: Candidates, query: EncodedQuery, n: int, plan: Plan, least: float | None) -> bool:
+        """Return whether items after the first n may be relevant enough while too few of these are.
+
+        Relevance falls from one to the next, unless the order depends on more than what relevance is computed from.
+        """
+        if least is None or len(candidates) < n or plan.relevance is None:
+            return False
+        if not query.unwanted and plan.late != "all" and self.fast_relevance is None:
+            return False
+        relevances = self._pair_relevances(query, candidates, plan.relevance)
+        return relevances is not None and int(np.count_nonzero(relevances >= least)) < plan.k
 
     def run_together(self, texts: Sequence[str], k: int, scope: Scope = EVERYTHING) -> list[Ranking]:
         """Search for many texts with the first stage alone: the same results as from `run`, but faster.
@@ -134,22 +156,34 @@ class Cascade:
         The relevance of an item is that of the image graph that encoded it. A blank image shows nothing, so its
         relevance is 0.
         """
-        found, line = None, None
-        fast = self.store.fast_ids(candidates.ids).tolist() if isinstance(self.store, RefinableStore) else []
+        found, line, fast = None, None, self._fast(candidates)
         if plan.relevance is not None:
-            if self.kind == "images" and query.across is not None and query.beside is None:
-                found = pair_relevances(query, candidates, plan.relevance, self.model.words, self.store)
-                if fast and self.fast_relevance is not None and self.model.fast_relevance is not None:
-                    own = np.flatnonzero(np.isin(candidates.ids, fast))
-                    found[own] = pair_relevances(
-                        query, candidates.taken(own), self.fast_relevance, self.model.words, self.store
-                    )
-                found[candidates.is_blank()] = 0.0
-                line = plan.relevance.line
+            found = self._pair_relevances(query, candidates, plan.relevance)
+            line = None if found is None else plan.relevance.line
         elif query.across is not None:
             items = self.store.stats().items if scope.allowed is None else len(scope.allowed)
             found = gallery_relevances(candidates, plan.calibration, items)
-        return Ranking(candidates, found, watch.milliseconds, query.truncated, line, frozenset(fast))
+        return Ranking(candidates, found, watch.milliseconds, query.truncated, line, fast)
+
+    def _pair_relevances(
+        self, query: EncodedQuery, candidates: Candidates, fitted: PairRelevance
+    ) -> Float64Array | None:
+        """Return the relevance of each candidate; None if it was not fitted for such queries."""
+        if self.kind != "images" or query.across is None or query.beside is not None:
+            return None
+        found = pair_relevances(query, candidates, fitted, self.model.words, self.store)
+        fast = self._fast(candidates)
+        if fast and self.fast_relevance is not None and self.model.fast_relevance is not None:
+            own = np.flatnonzero(np.isin(candidates.ids, list(fast)))
+            found[own] = pair_relevances(
+                query, candidates.taken(own), self.fast_relevance, self.model.words, self.store
+            )
+        found[candidates.is_blank()] = 0.0
+        return found
+
+    def _fast(self, candidates: Candidates) -> frozenset[int]:
+        """Return the ids of the candidates that the model's fast image graph encoded."""
+        return frozenset(self.store.fast_ids(candidates.ids).tolist() if isinstance(self.store, RefinableStore) else ())
 
     def _prepare(self, query: Query, plan: Plan) -> None:
         """Have the model start loading everything that the query will need."""

@@ -71,7 +71,7 @@ class Hit:
 class SearchResult:
     """The result of a query: its hits, best first, and how many milliseconds each part of the work took.
 
-    best_relevance: the relevance of the best item, even if `min_relevance` excluded it; None if unknown.
+    best_relevance: the highest relevance of the examined items, even if `min_relevance` excluded it; None if unknown.
     truncated: whether the query's text exceeds the model's length limit.
     line: the minimum relevance for a hit to count as a match. None if the relevance is unknown, or of the older kind:
         the probability that a hit is the one that was meant.

@@ -11,8 +11,6 @@ from sightline.errors import SightlineError
 if TYPE_CHECKING:
     from sightline.collection.status import CollectionStatus
 
-_GROUPED = 4  # files with the same problem share a line if there are at least this many
-
 
 def status(
     at: Annotated[
@@ -33,7 +31,7 @@ def status(
 
 
 def _lines(found: "CollectionStatus") -> Iterator[str]:
-    from sightline.cli.formatting import printable, problem_lines, refine_line
+    from sightline.cli.formatting import GROUPED, printable, problem_lines, refine_line
 
     copies = f", {found.copies:,} exact {'copy' if found.copies == 1 else 'copies'}" if found.copies else ""
     size = f"; {found.bytes / 1e6:.1f} MB" if found.bytes else ""  # unknown for a store on a server
@@ -52,8 +50,8 @@ def _lines(found: "CollectionStatus") -> Iterator[str]:
         yield f"Text: read in {found.text.read:,} images, {found.text.with_text:,} of them with text{failed}"
     if found.albums:
         yield "Albums: " + ", ".join(f"{printable(name)} ({count:,})" for name, count in sorted(found.albums.items()))
-    yield from problem_lines("Cannot be read", [(one.path, one.reason) for one in found.broken], _GROUPED)
-    yield from problem_lines("Text not read", [(one.path, one.reason) for one in found.text_problems], _GROUPED)
+    yield from problem_lines("Cannot be read", [(one.path, one.reason) for one in found.broken], GROUPED)
+    yield from problem_lines("Text not read", [(one.path, one.reason) for one in found.text_problems], GROUPED)
 
 
 def remove(

@@ -55,6 +55,10 @@ def explain(
     place = int(image) if image.isdecimal() and not Path(image).exists() else image
     found: Explanation | CodesExplained
     if codes:
+        if lang is not None:
+            raise SightlineError(
+                "--lang cannot be combined with --codes", "Leave out --lang: a checkpoint reads any language alike."
+            )
         found = sightline.explain_codes(query, place, at=at, model=model or "default")
     else:
         with named_options():

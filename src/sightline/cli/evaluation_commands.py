@@ -130,13 +130,7 @@ def evaluate(
 
     check_writable(json_file)
     check_writable(ranks)
-    asked: dict[str, Any] = {"lang": [one.strip() for one in lang.split(",")] if "," in lang else lang}
-    if names:
-        asked["names"] = True
-        unused = {"--with": partner, "--translate": translate, "--late": late, "--matcher": matcher}
-        for option, value in {**unused, "--distractors": distractors}.items():
-            if value is not None:
-                raise typer.BadParameter("cannot be combined with --names", param_hint=option)
+    asked: dict[str, Any] = {"lang": [one.strip() for one in lang.split(",")] if "," in lang else lang, "names": names}
     with named_options(), evaluating() as progress:
         found: Evaluation | Languages | NamesEvaluation = sightline.evaluate(
             model, data, split=split, images=images, protocol=protocol, late=late, rerank=rerank, fusion=fusion,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sightline.cli.console import print_json, print_lines, tell
+from sightline.cli.options import CollectionModel, SeveralAt
 from sightline.errors import SightlineError
 
 if TYPE_CHECKING:
@@ -13,10 +14,7 @@ if TYPE_CHECKING:
 
 
 def status(
-    at: Annotated[
-        list[str] | None,
-        typer.Option(metavar="DIR", help="The collection. May be repeated. By default the nearest .sightline."),
-    ] = None,
+    at: SeveralAt = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
 ) -> None:
     """Show what is indexed, and what could not be indexed and why."""
@@ -62,9 +60,7 @@ def remove(
         str | None, typer.Option(metavar="DIR", help="The collection. By default the nearest .sightline.")
     ] = None,
     everything: Annotated[bool, typer.Option("--everything", help="Delete the whole collection.")] = False,
-    model: Annotated[
-        str | None, typer.Option(metavar="BUNDLE", help="The collection's model, if its folder was moved.")
-    ] = None,
+    model: CollectionModel = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Remove folders or files from a collection, or delete it. Your files are not touched."""

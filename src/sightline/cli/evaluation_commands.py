@@ -15,6 +15,7 @@ from sightline.cli.console import (
     tell_skipped,
     tell_unreadable,
 )
+from sightline.cli.options import MODELS, At, Imports, ModelName
 from sightline.errors import SightlineError
 from sightline.fusion_names import FusionRule
 
@@ -26,13 +27,12 @@ def explain(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="Words to locate in the image.")],
     image: Annotated[str, typer.Argument(metavar="IMAGE", help="An image file, or the id of an item in a collection.")],
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw heat maps into a .png or .jpg file.")] = None,
-    at: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Collection that the id is from. By default the nearest .sightline."),
-    ] = None,
+    at: At = None,
     model: Annotated[
         str | None,
-        typer.Option(metavar="BUNDLE", help="default, or a bundle folder. For an id: the collection's model."),
+        typer.Option(
+            metavar="MODEL", help=f"{MODELS} By default the collection's model for an id, and default for a file."
+        ),
     ] = None,
     lang: Annotated[
         str | None, typer.Option(metavar="CODE", help="Language of QUERY, such as de. Detected by default.")
@@ -76,7 +76,7 @@ def explain(
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(help="default, fast, a bundle or checkpoint folder, or hf:NAME.")],
+    model: ModelName,
     data: Annotated[list[str], typer.Argument(help="Captioned images: shards, JSONL, Karpathy, COCO, …")],
     names: Annotated[
         bool,
@@ -118,10 +118,7 @@ def evaluate(
         Path | None,
         typer.Option(metavar="FILE", help="Write the rank of every query to a .csv, or to TREC files with .run."),
     ] = None,
-    imports: Annotated[
-        list[str] | None,
-        typer.Option("--import", metavar="MODULE", help="Import a module, or module:Encoder, first. May be repeated."),
-    ] = None,
+    imports: Imports = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")] = None,
 ) -> None:
     """Measure how well MODEL finds images by caption and captions by image in DATA."""

@@ -73,8 +73,25 @@ def test_a_bundle_names_the_images_of_class_folders(tiny_bundle: Path, tmp_path:
     assert found["names"]["labels"] == 3
     assert found["names"]["top5"] == 100
     assert found["stages"] == ["embed", "match@2"]
-    refused = run("eval", tiny_bundle, tmp_path / "set", "--names", "--late", "3")
-    assert refused.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--names --late 3", "--late cannot be combined with --names\nLeave it out."),
+        ("--names --with fast", "--with cannot be combined with --names\nLeave it out."),
+        ("--names --seed 3", "--seed cannot be combined with --names\nLeave it out."),
+        ("--names --skip-missing-language", "--skip-missing-language cannot be combined with --names\nLeave it out."),
+        ("--names --lang de", "--lang cannot be combined with --names\nLeave it out."),
+        ("--names --distractors more", "--distractors cannot be combined with --names\nLeave it out."),
+        ("--lang en,de --ranks r.csv", "--ranks has no effect with several languages\nLeave it out."),
+        ("--weight 0", "--weight has no effect without reranking\nSet --rerank, or leave it out."),
+    ],
+)
+def test_an_option_that_does_not_apply_is_refused_as_it_was_written(options: str, message: str) -> None:
+    refused = run("eval", "default", "data.jsonl", *options.split())
+    assert isinstance(refused.exception, SightlineError), refused.output
+    assert str(refused.exception).startswith(message)
 
 
 @pytest.mark.usefixtures("traced")

@@ -49,10 +49,11 @@ class Finding:
         return {"subject": self.subject, "state": self.state, "says": self.says, "way_out": self.way_out}
 
 
-def examine(at: Path | None = None) -> Iterator[Finding]:
+def examine(at: str | Path | None = None) -> Iterator[Finding]:
     """Check the installation and a collection; yields each finding as soon as it is available.
 
-    at: the collection's folder; by default the collection nearest to the current folder, if there is one.
+    at: the collection's folder, or the URL of its store; by default the collection nearest to the current folder, if
+        there is one.
     """
     checks: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
         ("Python", _python),
@@ -70,7 +71,7 @@ def examine(at: Path | None = None) -> Iterator[Finding]:
     yield from examine_collection(at)
 
 
-def examine_collection(at: Path | None = None) -> Iterator[Finding]:
+def examine_collection(at: str | Path | None = None) -> Iterator[Finding]:
     """Check only a collection; see `examine`."""
     yield from _guarded("Collection", lambda: _collection(at))
 
@@ -230,7 +231,7 @@ def _cache() -> Iterator[Finding]:
         yield Finding("Cache", "good", str(folder))
 
 
-def _collection(at: Path | None) -> Iterator[Finding]:
+def _collection(at: str | Path | None) -> Iterator[Finding]:
     from sightline.collection import Collection
     from sightline.collection.locate import find_collection
 

@@ -1,13 +1,18 @@
+import dataclasses
+import inspect
 import json
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 import sightline
 from evaluation.made_up import COUNTS, IMAGE_OF, MadeUp, made_up, record, records
+from sightline.bundle.encoded import Encoded
 from sightline.datasets import Record
 from sightline.errors import DataError, EvaluationError, MediaError, ModelError, OptionError
 from sightline.evaluation import evaluate
+from sightline.evaluation.encodings import Needs, SharedImages
 from sightline.media import ImageBytes, open_image
 
 
@@ -158,11 +163,49 @@ def test_what_cannot_work_is_refused_before_any_work(options: dict, message: str
         ({"names": True, "lang": "de"}, "lang cannot be combined with `names`"),
         ({"names": True, "protocol": "full"}, "protocol cannot be combined with `names`"),
         ({"names": True, "ranks": "ranks.csv"}, "ranks cannot be combined with `names`"),
+        ({"names": True, "skip_missing_language": True}, "skip_missing_language cannot be combined with `names`"),
+        ({"names": True, "top": 5}, "top cannot be combined with `names`"),
+        ({"names": True, "seed": 3}, "seed cannot be combined with `names`"),
+        ({"names": True, "distractors": records()}, "distractors cannot be combined with `names`"),
+        ({"lang": ["en", "de"], "top": 5}, "top has no effect with several languages"),
+        ({"lang": ["en", "de"], "shared": object()}, "shared has no effect with several languages"),
+        ({"lang": ["en", "de"], "ranks": "ranks.csv"}, "ranks has no effect with several languages"),
+        ({"split": "val"}, "split has no effect on records"),
+        ({"images": "photos"}, "images has no effect on records"),
     ],
 )
 def test_an_option_that_would_change_nothing_is_refused(options: dict, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         sightline.evaluate(made_up(), records(), **options)
+
+
+class Labelled(MadeUp):
+    """Reads the number of a text in the middle of a prompt."""
+
+    def encode_texts(self, texts: Sequence[str]) -> Encoded:
+        return super().encode_texts(["".join(filter(str.isdigit, text)) for text in texts])
+
+
+def labelled(count: int) -> tuple[Labelled, list[Record]]:
+    """As many pictures, each with its number as caption and label, and a model that knows them."""
+    photos = [dataclasses.replace(record(number, [str(number)]), label=str(number)) for number in range(count)]
+    return Labelled(texts=np.eye(count), images=np.eye(count)), photos
+
+
+@pytest.mark.parametrize("mode", [{"names": True}, {"lang": ["en"]}, {"lang": "en"}])
+def test_options_may_be_given_with_their_usual_values(mode: dict) -> None:
+    model, photos = labelled(2)
+    usual = {key: one.default for key, one in inspect.signature(sightline.evaluate).parameters.items()}
+    options = {key: value for key, value in usual.items() if value is not inspect.Parameter.empty}
+    assert sightline.evaluate(model, photos, **{**options, "late": 0, "distractors": [], **mode})
+
+
+def test_images_that_are_encoded_already_are_not_encoded_again_to_measure_names() -> None:
+    model, photos = labelled(5)
+    expected = sightline.evaluate(model, photos, names=True)
+    shared = SharedImages(model, [one.image for one in photos], Needs(), 4)
+    model.encode_images = None  # type: ignore[assignment,method-assign]
+    assert sightline.evaluate(model, photos, names=True, shared=shared).ranks.tolist() == expected.ranks.tolist()
 
 
 def test_none_of_the_best_are_rescored_where_none_is_asked_for() -> None:

@@ -1,6 +1,7 @@
 """What codes attend to is what the model's own layers say, and is drawn."""
 
 import dataclasses
+import inspect
 import json
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from typer.testing import CliRunner
 
 import sightline
 import tiny
+from collection.made_up import picture
+from collection.shards import write_shard
 from sightline import cli
-from sightline.errors import ModelError, QueryError
+from sightline.errors import CollectionError, ModelError, QueryError, SightlineError
 from sightline.explanations.heatmap import draw
 from sightline.models import checkpoint
 from sightline.models.code_attention import code_attention, overheard
@@ -155,6 +158,35 @@ def test_an_item_is_looked_at_as_its_file_is(inflated: Path, photo: Path, tiny_b
     by_id = sightline.explain_codes("a dog", 1, at=photo.parent, model=model)
     by_file = sightline.explain_codes("a dog", photo, model=model)
     np.testing.assert_allclose(by_id.to_parts, by_file.to_parts, atol=1e-6)
+
+
+def test_an_item_of_a_shard_is_looked_at_as_its_picture_is(inflated: Path, tiny_bundle: Path, tmp_path: Path) -> None:
+    report = sightline.index(write_shard(tmp_path / "shard.tar", [1]), at=tmp_path / "c", model=tiny_bundle)
+    model = TorchModel.open(inflated)
+    by_id = sightline.explain_codes("a dog", 1, at=report.at, model=model)
+    np.testing.assert_allclose(
+        by_id.to_parts, sightline.explain_codes("a dog", picture(1), model=model).to_parts, atol=1e-6
+    )
+
+
+def test_codes_attend_to_no_parts_of_a_text(inflated: Path, tiny_bundle: Path, tmp_path: Path) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("two cats")
+    report = sightline.index(notes, at=tmp_path / "c", model=tiny_bundle)
+    with pytest.raises(CollectionError, match="only images can be explained"):
+        sightline.explain_codes("cats", 1, at=report.at, model=inflated)
+
+
+def test_what_explains_words_and_what_explains_codes_take_the_same_options_in_the_same_order() -> None:
+    words, codes = (list(inspect.signature(one).parameters) for one in (sightline.explain, sightline.explain_codes))
+    assert codes == [name for name in words if name != "lang"]
+
+
+def test_a_language_is_refused_with_codes(inflated: Path, photo: Path) -> None:
+    asked = ["explain", "ein Hund", str(photo), "--codes", "--model", str(inflated), "--lang", "de"]
+    done = CliRunner().invoke(cli.app, asked)
+    assert isinstance(done.exception, SightlineError)
+    assert str(done.exception).startswith("--lang cannot be combined with --codes\n")
 
 
 def test_full_width_letters_are_explained_like_plain_ones(inflated: Path, photo: Path) -> None:

@@ -262,8 +262,3 @@ def test_a_file_that_is_no_recipe_is_refused_by_name(tmp_path: Path) -> None:
         read(tmp_path, text="name = \n")
     with pytest.raises(RecipeError, match=r'it\.toml: "model" is missing'):
         read(tmp_path, text='name = "it"')
-
-
-def test_the_former_name_of_the_losses_is_refused_with_the_present_one() -> None:
-    with pytest.raises(RecipeError, match=r"\[objectives\] is now called \[losses\]"):
-        parse_recipe(changed(objectives={"embed": {"loss": "triplet"}}), "it.toml")

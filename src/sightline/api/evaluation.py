@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, overload
 
 from sightline.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sightline.bundle.model import Model
     from sightline.datasets import Problem, Record
@@ -21,6 +21,26 @@ if TYPE_CHECKING:
 
     Captioned: TypeAlias = Sequence[Record] | Sequence[str | Path] | str | Path
     """Captioned images: records, or the paths of data sets."""
+
+
+class _Mode(NamedTuple):
+    """A way to evaluate, and the options that do not apply to it. problem: what the error says of such an option."""
+
+    unused: tuple[str, ...]
+    problem: str
+    way_out: str = "Leave it out."
+
+
+_MODES = {
+    "names": _Mode(
+        ("lang", "protocol", "late", "distractors", "skip_missing_language", "seed", "translate", "partner", "matcher",
+         "ranks", "top"),
+        "cannot be combined with `names`",
+    ),
+    "languages": _Mode(("shared", "ranks", "top"), "has no effect with several languages"),
+    "records": _Mode(("split", "images"), "has no effect on records", "Leave it out, or pass the paths of data sets."),
+    "not reranked": _Mode(("fusion", "weight"), "has no effect without reranking", "Set `rerank`, or leave it out."),
+}  # fmt: skip
 
 
 @overload
@@ -88,7 +108,8 @@ def evaluate(  # type: ignore[misc]  # `options` of the signatures above are tho
     top: how many results to keep for each query, for `evaluation.rank_files` and `evaluation.comparison`.
     imports: Python modules to import first, and encoders of your own, as `my_module:MyEncoder`.
 
-    An unreadable image is listed in `unreadable`; it and its captions count as missed.
+    An option that would have no effect, such as `seed` with `names`, raises an `OptionError`. An unreadable image is
+    listed in `unreadable`; it and its captions count as missed.
 
     >>> import sightline
     >>> from sightline.datasets import Record
@@ -99,20 +120,24 @@ def evaluate(  # type: ignore[misc]  # `options` of the signatures above are tho
     >>> sightline.evaluate(sightline.load(), records).text_to_image["R@1"]
     100.0
     """
+    given = dict(locals())
+    paths = _paths(data)
+    modes = {
+        "names": names,
+        "languages": not isinstance(lang, str),
+        "records": paths is None,
+        "not reranked": not rerank,
+    }
+    given |= {"late": late or None, "distractors": distractors or ()}  # 0 and an empty list also mean none
+    _check_options(given, [mode for mode, applies in modes.items() if applies])
     from sightline.datasets import read_test
     from sightline.evaluation import command_translator, evaluate, evaluate_languages, evaluate_names
     from sightline.evaluation.rank_files import TOP, check_ranks_file, write_ranks
     from sightline.plugins import import_modules
 
     import_modules(imports)
-    if not rerank and not (fusion is None and weight is None):
-        option = "weight" if fusion is None else "fusion"
-        raise OptionError(option, "has no effect without reranking", "Set `rerank`, or leave it out.")
     if ranks is not None:
-        if not isinstance(lang, str):
-            raise OptionError("ranks", "can only be written for a single language")
         check_ranks_file(Path(ranks))
-    paths = _paths(data)
     records: Any = data
     if paths is not None:
         records = read_test(paths, split, protocol, images=images, on_problem=on_problem)
@@ -126,13 +151,7 @@ def evaluate(  # type: ignore[misc]  # `options` of the signatures above are tho
         "progress": progress,
     }
     if names:
-        unused: dict[str, object] = {"partner": partner, "translate": translate, "late": late, "matcher": matcher}
-        unused |= {"ranks": ranks, "distractors": distractors or None}
-        unused |= {"lang": None if lang == "en" else lang, "protocol": None if protocol == "karpathy" else protocol}
-        for option, value in unused.items():
-            if value is not None:
-                raise OptionError(option, "cannot be combined with `names`")
-        return evaluate_names(opened, records, **options)
+        return evaluate_names(opened, records, shared=shared, **options)
     options |= {
         "protocol": protocol,
         "late": late,
@@ -149,6 +168,16 @@ def evaluate(  # type: ignore[misc]  # `options` of the signatures above are tho
     if ranks is not None:
         write_ranks(found, Path(ranks))
     return found
+
+
+def _check_options(given: Mapping[str, object], modes: Sequence[str]) -> None:
+    """Refuse options that do not apply to one of these modes, unless they have their default values."""
+    usual = evaluate.__kwdefaults__ or {}
+    for mode in modes:
+        unused, problem, way_out = _MODES[mode]
+        for option in unused:
+            if given[option] != usual[option]:
+                raise OptionError(option, problem, way_out)
 
 
 def records_of(data: Captioned, **options: Any) -> Sequence[Record]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sightline.collection.indexing.report import Report
     from sightline.explanations.explain import CodesExplained, Explanation
     from sightline.fusion_names import FusionRule
-    from sightline.media import ImageLike
+    from sightline.media import ImageLike, ImageSource
     from sightline.retrieval.results import SearchResult
 
 
@@ -204,22 +204,15 @@ def explain(
 
     if not isinstance(image, int):
         return explain_image(text, image_source(image), in_language(_opened(model or "default"), lang, text)[0])
-    from sightline.collection.indexing.shards_and_urls import source_of  # imports all readers of captioned images
-
     with open(at, model=model) as collection:
-        if collection.kind != "images":
-            raise CollectionError(
-                f"{collection.at}: contains texts, and only images can be explained",
-                "Pass an image, or the id of an item in a collection of images.",
-            )
-        source = source_of(collection.item(image).files[0])
+        source = _source(collection, image)
         reader, _ = in_language(collection.model, lang, text)
         encoder = image_encoder(collection.store, image, collection.model)
         return explain_image(text, source, reader, stored_image(collection.store, image), encoder)
 
 
 def explain_codes(
-    text: str, image: ImageLike | int, *, model: str | Path | Model, at: str | Path | None = None
+    text: str, image: ImageLike | int, *, at: str | Path | None = None, model: str | Path | Model
 ) -> CodesExplained:
     """Show what each code of a checkpoint attends to in a text and in an image; `explanations.heatmap.draw` draws it.
 
@@ -238,13 +231,25 @@ def explain_codes(
     (2, 3)
     """
     from sightline.explanations.explain import explain_codes
-    from sightline.media import ImageFile, image_source
+    from sightline.media import image_source
 
     opened = _opened(model)
     if not isinstance(image, int):
         return explain_codes(text, image_source(image), opened)
     with open(at) as collection:
-        return explain_codes(text, ImageFile(collection.item(image).files[0].where), opened)
+        return explain_codes(text, _source(collection, image), opened)
+
+
+def _source(collection: Collection, id: int) -> ImageSource:
+    """Return the source to read an item's image from; raises an error if the collection contains texts."""
+    from sightline.collection.indexing.shards_and_urls import source_of  # imports all readers of captioned images
+
+    if collection.kind != "images":
+        raise CollectionError(
+            f"{collection.at}: contains texts, and only images can be explained",
+            "Pass an image, or the id of an item in a collection of images.",
+        )
+    return source_of(collection.item(id).files[0])
 
 
 def _opened(model: str | Path | Model) -> Model:

@@ -6,19 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sightline.cli.console import print_json, print_lines, tell
+from sightline.cli.options import CollectionModel, SeveralAt
 from sightline.errors import SightlineError
 
 if TYPE_CHECKING:
     from sightline.collection.status import CollectionStatus
 
-_GROUPED = 4  # files with the same problem share a line if there are at least this many
-
 
 def status(
-    at: Annotated[
-        list[str] | None,
-        typer.Option(metavar="DIR", help="The collection. May be repeated. By default the nearest .sightline."),
-    ] = None,
+    at: SeveralAt = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
 ) -> None:
     """Show what is indexed, and what could not be indexed and why."""
@@ -33,7 +29,7 @@ def status(
 
 
 def _lines(found: "CollectionStatus") -> Iterator[str]:
-    from sightline.cli.formatting import printable, problem_lines, refine_line
+    from sightline.cli.formatting import GROUPED, printable, problem_lines, refine_line
 
     copies = f", {found.copies:,} exact {'copy' if found.copies == 1 else 'copies'}" if found.copies else ""
     size = f"; {found.bytes / 1e6:.1f} MB" if found.bytes else ""  # unknown for a store on a server
@@ -52,8 +48,8 @@ def _lines(found: "CollectionStatus") -> Iterator[str]:
         yield f"Text: read in {found.text.read:,} images, {found.text.with_text:,} of them with text{failed}"
     if found.albums:
         yield "Albums: " + ", ".join(f"{printable(name)} ({count:,})" for name, count in sorted(found.albums.items()))
-    yield from problem_lines("Cannot be read", [(one.path, one.reason) for one in found.broken], _GROUPED)
-    yield from problem_lines("Text not read", [(one.path, one.reason) for one in found.text_problems], _GROUPED)
+    yield from problem_lines("Cannot be read", [(one.path, one.reason) for one in found.broken], GROUPED)
+    yield from problem_lines("Text not read", [(one.path, one.reason) for one in found.text_problems], GROUPED)
 
 
 def remove(
@@ -64,9 +60,7 @@ def remove(
         str | None, typer.Option(metavar="DIR", help="The collection. By default the nearest .sightline.")
     ] = None,
     everything: Annotated[bool, typer.Option("--everything", help="Delete the whole collection.")] = False,
-    model: Annotated[
-        str | None, typer.Option(metavar="BUNDLE", help="The collection's model, if its folder was moved.")
-    ] = None,
+    model: CollectionModel = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Remove folders or files from a collection, or delete it. Your files are not touched."""

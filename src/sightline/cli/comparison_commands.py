@@ -7,11 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from sightline.cli.console import check_writable, named_options, print_table, tell_skipped, tell_unreadable
+from sightline.cli.options import MODELS, Imports
 from sightline.fusion_names import FusionRule
 
 
 def compare(
-    a: Annotated[str, typer.Argument(metavar="A", help="default, fast, a bundle or checkpoint folder, or hf:NAME.")],
+    a: Annotated[str, typer.Argument(metavar="A", help=MODELS)],
     b: Annotated[str, typer.Argument(metavar="B", help="The model to compare with it.")],
     data: Annotated[list[str], typer.Argument(help="Captioned images: shards, JSONL, Karpathy, COCO, …")],
     lang: Annotated[str, typer.Option(help="Language of the captions.")] = "en",
@@ -32,10 +33,7 @@ def compare(
         Path | None, typer.Option("--html", help="Write a page that shows the queries won and lost, with images.")
     ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")] = None,
-    imports: Annotated[
-        list[str] | None,
-        typer.Option("--import", metavar="MODULE", help="Import a module, or module:Encoder, first. May be repeated."),
-    ] = None,
+    imports: Imports = None,
 ) -> None:
     """Compare models A and B on the queries of DATA: how much better B is, with intervals, and on which queries."""
     import sightline

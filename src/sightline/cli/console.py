@@ -2,11 +2,14 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from click import Option, get_current_context
 
 from sightline.errors import OptionError, QueryError, SightlineError
 
@@ -97,10 +100,17 @@ def check_writable(path: Path | None) -> None:
 
 @contextmanager
 def named_options() -> Iterator[None]:
-    """Convert option names in errors to command-line options."""
+    """Convert option names in errors, at the start and between backticks, to those of the running command."""
     try:
         yield
     except OptionError as error:
+        context = get_current_context(silent=True)
+        options = [one for one in context.command.params if isinstance(one, Option)] if context else []
+        names = {one.name: max(one.opts, key=len) for one in options}
+        problem, way_out = (
+            re.sub(r"`(\w+)`", lambda found: names.get(found[1], found[0]), text)
+            for text in (error.problem, error.way_out)
+        )
         dashes = "-" if len(error.option) == 1 else "--"
-        name = dashes + error.option.rstrip("_").replace("_", "-")
-        raise QueryError(f"{name} {error.problem}", error.way_out) from error
+        name = names.get(error.option, dashes + error.option.rstrip("_").replace("_", "-"))
+        raise QueryError(f"{name} {problem}", way_out) from error

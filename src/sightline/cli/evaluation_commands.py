@@ -15,6 +15,7 @@ from sightline.cli.console import (
     tell_skipped,
     tell_unreadable,
 )
+from sightline.cli.options import MODELS, At, Imports, ModelName
 from sightline.errors import SightlineError
 from sightline.fusion_names import FusionRule
 
@@ -26,13 +27,12 @@ def explain(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="Words to locate in the image.")],
     image: Annotated[str, typer.Argument(metavar="IMAGE", help="An image file, or the id of an item in a collection.")],
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw heat maps into a .png or .jpg file.")] = None,
-    at: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Collection that the id is from. By default the nearest .sightline."),
-    ] = None,
+    at: At = None,
     model: Annotated[
         str | None,
-        typer.Option(metavar="BUNDLE", help="default, or a bundle folder. For an id: the collection's model."),
+        typer.Option(
+            metavar="MODEL", help=f"{MODELS} By default the collection's model for an id, and default for a file."
+        ),
     ] = None,
     lang: Annotated[
         str | None, typer.Option(metavar="CODE", help="Language of QUERY, such as de. Detected by default.")
@@ -55,6 +55,10 @@ def explain(
     place = int(image) if image.isdecimal() and not Path(image).exists() else image
     found: Explanation | CodesExplained
     if codes:
+        if lang is not None:
+            raise SightlineError(
+                "--lang cannot be combined with --codes", "Leave out --lang: a checkpoint reads any language alike."
+            )
         found = sightline.explain_codes(query, place, at=at, model=model or "default")
     else:
         with named_options():
@@ -72,7 +76,7 @@ def explain(
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(help="default, fast, a bundle or checkpoint folder, or hf:NAME.")],
+    model: ModelName,
     data: Annotated[list[str], typer.Argument(help="Captioned images: shards, JSONL, Karpathy, COCO, …")],
     names: Annotated[
         bool,
@@ -114,10 +118,7 @@ def evaluate(
         Path | None,
         typer.Option(metavar="FILE", help="Write the rank of every query to a .csv, or to TREC files with .run."),
     ] = None,
-    imports: Annotated[
-        list[str] | None,
-        typer.Option("--import", metavar="MODULE", help="Import a module, or module:Encoder, first. May be repeated."),
-    ] = None,
+    imports: Imports = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")] = None,
 ) -> None:
     """Measure how well MODEL finds images by caption and captions by image in DATA."""
@@ -126,13 +127,7 @@ def evaluate(
 
     check_writable(json_file)
     check_writable(ranks)
-    asked: dict[str, Any] = {"lang": [one.strip() for one in lang.split(",")] if "," in lang else lang}
-    if names:
-        asked["names"] = True
-        unused = {"--with": partner, "--translate": translate, "--late": late, "--matcher": matcher}
-        for option, value in {**unused, "--distractors": distractors}.items():
-            if value is not None:
-                raise typer.BadParameter("cannot be combined with --names", param_hint=option)
+    asked: dict[str, Any] = {"lang": [one.strip() for one in lang.split(",")] if "," in lang else lang, "names": names}
     with named_options(), evaluating() as progress:
         found: Evaluation | Languages | NamesEvaluation = sightline.evaluate(
             model, data, split=split, images=images, protocol=protocol, late=late, rerank=rerank, fusion=fusion,

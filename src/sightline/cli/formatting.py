@@ -18,12 +18,12 @@ from sightline.retrieval.results import Hit, SearchResult
 
 Form = Literal["lines", "json", "paths", "null"]
 
+GROUPED = 4  # files with the same problem share a line if there are at least this many
 _LISTED = 20  # problems listed per kind
 _DIVIDER = "     -- less likely --"
 _JOINERS = "\u200c\u200d"  # invisible, but part of emoji and of words in Persian and Indian scripts
 _BAR = 20  # width in characters
 _WIDEST = 60  # longer names do not shift the column after the names of all others
-_GROUPED = 4  # files with the same problem share a line if there are at least this many
 
 
 def printable(text: str) -> str:
@@ -57,8 +57,8 @@ def report_lines(report: Report, model: str | None = None) -> Iterator[str]:
     model: the model that searches must specify, if the collection does not record its location.
     """
     yield str(report)
-    yield from problem_lines("Cannot be read", [(one.path, one.reason) for one in report.broken], _GROUPED)
-    yield from problem_lines("Not examined", [(one.path, one.reason) for one in report.skipped], _GROUPED)
+    yield from problem_lines("Cannot be read", [(one.path, one.reason) for one in report.broken], GROUPED)
+    yield from problem_lines("Not examined", [(one.path, one.reason) for one in report.skipped], GROUPED)
     yield from left_out_lines(report.left_out)
     if report.truncated:
         yield f"{report.truncated:,} texts are longer than the model can read; their ends were cut off."
@@ -172,7 +172,7 @@ def _facts(width: int | None, height: int | None, taken: str | None, text: str |
 
 
 def item_lines(items: Sequence[Item]) -> list[str]:
-    """Yield a line per item: its name, size and date."""
+    """Return a line per item: its name, size and date."""
     names = [printable(item.files[0].path if item.text is not None else _near(item.files[0].where)) for item in items]
     widest = min(max((len(name) for name in names), default=0), _WIDEST)
     return [

@@ -7,6 +7,7 @@ import typer
 
 from sightline import __version__
 from sightline.cli.console import print_json, print_lines, print_table, results, tell
+from sightline.cli.options import At
 
 if TYPE_CHECKING:
     from sightline.doctor import Finding
@@ -24,7 +25,7 @@ def demo() -> None:
 
 
 def doctor(
-    at: Annotated[Path | None, typer.Option(metavar="DIR", help="The collection to check.")] = None,
+    at: At = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")] = False,
 ) -> None:
     """Check this installation, and a collection, and say how to fix problems."""

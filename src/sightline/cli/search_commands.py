@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 import typer
 
 from sightline.cli.console import named_options, print_lines, results, tell, tell_at_once
+from sightline.cli.options import MODELS, CollectionModel, SeveralAt
 from sightline.errors import OptionError, SightlineError
 from sightline.fusion_names import FusionRule
 
@@ -30,7 +31,8 @@ def index(
         typer.Option(metavar="DIR", help="The collection, or the folder it is in. By default FOLDER/.sightline."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(metavar="BUNDLE", help="default, fast, a bundle or checkpoint folder, or hf:NAME.")
+        str | None,
+        typer.Option(metavar="MODEL", help=f"{MODELS} By default the collection's model, or else default."),
     ] = None,
     prune: Annotated[
         bool, typer.Option("--prune", help="Remove missing files, even when a whole folder is missing.")
@@ -157,13 +159,7 @@ def _answering_ctrl_c() -> Iterator[None]:
 
 def search(
     words: Annotated[list[str] | None, typer.Argument(metavar="QUERY", help="A description of what to find.")] = None,
-    at: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="DIR|URL",
-            help="The collection: its folder or store. Repeat it for several. By default the nearest .sightline.",
-        ),
-    ] = None,
+    at: SeveralAt = None,
     image: Annotated[Path | None, typer.Option(metavar="FILE", help="Search by image, alone or with a text.")] = None,
     image_weight: Annotated[
         float, typer.Option(metavar="W", help="Weight of the image in a query with text and image, 0 to 1.")
@@ -203,9 +199,7 @@ def search(
     lang: Annotated[
         str | None, typer.Option(metavar="CODE", help="Language of QUERY, such as de. Detected by default.")
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="BUNDLE", help="The collection's model, if its folder was moved.")
-    ] = None,
+    model: CollectionModel = None,
     literal: Annotated[
         bool, typer.Option("--literal", help='Search for phrases such as "last summer" as words, not as filters.')
     ] = False,
@@ -289,13 +283,7 @@ def _how_many(late: str | None) -> int | Literal["all"] | None:
 
 
 def serve(
-    at: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="DIR|URL",
-            help="The collection: its folder or store. Repeat it for several. By default the nearest .sightline.",
-        ),
-    ] = None,
+    at: SeveralAt = None,
     host: Annotated[str, typer.Option(help="Address to listen on. Any but localhost needs a token.")] = ("127.0.0.1"),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any free port.")] = 8000,
     token: Annotated[str | None, typer.Option(envvar="SIGHTLINE_TOKEN", help="Token that clients must send.")] = None,
@@ -309,9 +297,7 @@ def serve(
             help="Read the text in images in the background. On by default if the ocr extra is installed.",
         ),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="BUNDLE", help="The collection's model, if its folder was moved.")
-    ] = None,
+    model: CollectionModel = None,
 ) -> None:
     """Serve collections: a search page, and an HTTP API (described at /docs)."""
     try:

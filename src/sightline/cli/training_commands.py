@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from sightline.cli.console import print_lines, tell, tell_skipped, tell_unreadable
+from sightline.cli.options import Imports
 from sightline.cli.stop_signals import StopSignals
 from sightline.errors import SightlineError
 
@@ -103,10 +104,7 @@ def train(
     plot: Annotated[
         bool, typer.Option("--plot", help="Plot the training curves to curves.png in the run's folder.")
     ] = False,
-    imports: Annotated[
-        list[str] | None,
-        typer.Option("--import", metavar="MODULE", help="Import a module, or module:Encoder, first. May be repeated."),
-    ] = None,
+    imports: Imports = None,
 ) -> None:
     """Train a model from RECIPE.toml. Use torchrun to train with several processes."""
     if not recipe.exists():  # said before torch is imported, which takes seconds
@@ -190,10 +188,7 @@ def export(
     private: Annotated[
         bool, typer.Option("--private", help="With --push: make the repository private, if it is new.")
     ] = False,
-    imports: Annotated[
-        list[str] | None,
-        typer.Option("--import", metavar="MODULE", help="Import a module, or module:Encoder, first. May be repeated."),
-    ] = None,
+    imports: Imports = None,
 ) -> None:
     """Export CHECKPOINT, your own or a published model, to a bundle that searches without torch.
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sightline.close_names import did_you_mean
 from sightline.errors import RecipeError, SightlineError
 from sightline.models.retriever import Retriever
-from sightline.training.recipe import nearest
 from sightline.training.state import saved_tensors
 from sightline.training.tables import LoraRecipe
 
@@ -31,7 +31,7 @@ class Adapters:
         encoders = model.parts()
         for name in recipe.encoders:
             if name not in encoders:
-                raise RecipeError(f'lora.encoders: this model has no encoder "{name}"', nearest(name, encoders))
+                raise RecipeError(f'lora.encoders: this model has no encoder "{name}"', did_you_mean(name, encoders))
         self._model = model
         self._places: list[tuple[nn.Module, str, Any]] = []
         for name in recipe.encoders or encoders:

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from sightline.close_names import did_you_mean
 from sightline.errors import RecipeError
 from sightline.models import towers
 from sightline.models.retriever import Retriever
 from sightline.training.modes import compile_layers
-from sightline.training.recipe import nearest
 from sightline.training.tables import OptimizerRecipe
 
 HEADS, LOSSES = "heads", "losses"
@@ -43,7 +43,7 @@ def make_optimizer(recipe: OptimizerRecipe, model: Retriever, losses: Iterable[n
     parts[LOSSES] = [p for loss in losses for p in loss.parameters()]
     for name in recipe.rates:
         if name not in parts:
-            raise RecipeError(f'optimizer.rates: this model has no part "{name}"', nearest(name, parts))
+            raise RecipeError(f'optimizer.rates: this model has no part "{name}"', did_you_mean(name, parts))
     for name, count in recipe.frozen_layers.items():
         for parameter in towers.before(_encoder(model, name, "frozen_layers"), count):
             parameter.requires_grad_(False)
@@ -101,5 +101,5 @@ def _factors(recipe: OptimizerRecipe, model: Retriever, name: str, parameters: l
 def _encoder(model: Retriever, name: str, setting: str) -> nn.Module:
     encoders = model.parts()
     if name not in encoders:
-        raise RecipeError(f'optimizer.{setting}: this model has no encoder "{name}"', nearest(name, encoders))
+        raise RecipeError(f'optimizer.{setting}: this model has no encoder "{name}"', did_you_mean(name, encoders))
     return encoders[name]

@@ -3,7 +3,7 @@
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, TypeAlias
@@ -81,7 +81,7 @@ class Recipe:
             raise RecipeError(f"seed cannot be {self.seed}", "Use a number from 0 to 4294967295.")
         for name in self.schedule.pattern:
             if name not in self.losses:
-                raise RecipeError(f'schedule.pattern: no loss is called "{name}"', nearest(name, self.losses))
+                raise RecipeError(f'schedule.pattern: no loss is called "{name}"', did_you_mean(name, self.losses))
         for name, weight in self.weights.items():
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
                 raise RecipeError(f"losses.{name}.weight cannot be {weight!r}", "Use a number of at least 0.")
@@ -150,7 +150,9 @@ class Recipe:
         for name, sources in self.sources.items():
             for source in sources:
                 if source not in every:
-                    raise RecipeError(f'losses.{name}.sources: no source is called "{source}"', nearest(source, every))
+                    raise RecipeError(
+                        f'losses.{name}.sources: no source is called "{source}"', did_you_mean(source, every)
+                    )
         used = {source for name, sources in self.sources.items() for source in sources if self.weights[name]}
         if unused := [source for source in every if source not in used]:
             raise RecipeError(f"losses: no loss uses batches from {', '.join(unused)}", "Remove the source.")
@@ -206,18 +208,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def parse_recipe(data: Mapping[str, Any], where: str) -> Recipe:
     """Validate a recipe's contents, with ${NAME} replaced by environment variables."""
-    if "objectives" in data:
-        raise RecipeError(f"{where}: [objectives] is now called [losses]", "Rename the table to [losses.NAME].")
     return settings.parse(Recipe, expanded(data, where), where, RecipeError)
-
-
-def nearest(name: str, choices: Iterable[str]) -> str:
-    """Return the hint for a misspelt name: the likely choice, or all choices.
-
-    >>> nearest("contrastiv", ["triplet", "contrastive"])
-    'Did you mean "contrastive"?'
-    """
-    return did_you_mean(name, choices)
 
 
 def _parsed(change: str) -> tuple[str, Any]:

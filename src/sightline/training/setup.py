@@ -11,6 +11,7 @@ from sightline import settings
 from sightline.bundle.layout import CHECKPOINT_FILE, HUB_PREFIX, MODULES_FILE, OPEN_CLIP_FILE, PUBLISHED_FILE
 from sightline.bundle.model import Ability
 from sightline.bundle.tokenizer import Tokenizer
+from sightline.close_names import did_you_mean
 from sightline.datasets import Record, captions_in_any, read_each, refuse
 from sightline.datasets.wordnet import WordNet
 from sightline.errors import DataError, MediaError, RecipeError
@@ -24,7 +25,7 @@ from sightline.models.torch_model import read
 from sightline.plugins import find, import_modules
 from sightline.registry.loader import locate
 from sightline.training.data_tables import SourceRecipe, ValidationSetRecipe
-from sightline.training.recipe import Recipe, nearest
+from sightline.training.recipe import Recipe
 from sightline.training.vocabulary import learn_tokenizer
 from sightline.training.weight_average import blend
 
@@ -240,7 +241,7 @@ def _loss_class(name: str, kind: object) -> type[Loss]:
     if isinstance(kind, str) and kind in LOSSES:
         return LOSSES[kind]
     if not isinstance(kind, str) or ":" not in kind:
-        raise RecipeError(f"losses.{name}.loss: {kind!r} is not a loss", nearest(str(kind), LOSSES))
+        raise RecipeError(f"losses.{name}.loss: {kind!r} is not a loss", did_you_mean(str(kind), LOSSES))
     found = find(kind)
     if not isinstance(found, type) or not issubclass(found, Loss):
         raise RecipeError(f"losses.{name}.loss: {kind} is not a subclass of sightline.losses.Loss")

@@ -37,7 +37,10 @@ def compare(
         typer.Option("--import", metavar="MODULE", help="Import a module, or module:Encoder, first. May be repeated."),
     ] = None,
 ) -> None:
-    """Compare models A and B on the queries of DATA: how much better B is, with intervals, and on which queries."""
+    """Compare models A and B on the queries of DATA: how much better B is, with intervals, and on which queries.
+
+    Embeddings alone are compared, unless --late or --rerank is given; a search uses each model's own stages.
+    """
     import sightline
     from sightline.cli.comparison_page import write_page
     from sightline.cli.progress import evaluating

@@ -55,10 +55,16 @@ def sources(results: Sequence[Mapping[str, Any]], where: str) -> str:
     commits: dict[str, dict[str, None]] = {}
     for one in results:
         place = ("an " if one["machine"].get("gpu") else "") + machine_of(one)
-        commits.setdefault(place, {}).update({one["commit"][:7]: None} if one["commit"] != "unknown" else {})
+        commits.setdefault(place, {}).update({_short(one["commit"]): None} if one["commit"] != "unknown" else {})
     places = [
         f"{place} at commit{'s' * (len(own) > 1)} {', '.join(own)}" if own else place for place, own in commits.items()
     ]
     scripts = dict.fromkeys(f"`{' '.join(one['command'].split()[:3])}`" for one in results)
     origins = f"{' and '.join(places)} with {' and '.join(scripts)}"
     return f"Source: [{where}](../benchmarks/results/{where}), measured on {origins}."
+
+
+def _short(commit: str) -> str:
+    """Return the first digits of a commit, and whether there were uncommitted changes."""
+    digits, dash, changes = commit.partition("-")
+    return digits[:7] + dash + changes

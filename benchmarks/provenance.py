@@ -3,12 +3,12 @@
 import json
 import os
 import platform
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sightline.commit import commit_of
 from sightline.files import write_atomic
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -17,7 +17,13 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 def provenance(seed: int, data: list[str]) -> dict[str, Any]:
     """Return the command, commit, data, seed and machine of a measurement."""
-    return {"command": command(), "commit": _commit(), "data": data, "seed": seed, "machine": _machine()}
+    return {
+        "command": command(),
+        "commit": commit_of(Path(__file__)),
+        "data": data,
+        "seed": seed,
+        "machine": _machine(),
+    }
 
 
 def command() -> str:
@@ -27,14 +33,6 @@ def command() -> str:
         module = ".".join(script.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
         return " ".join(["python -m", module, *sys.argv[1:]])
     return " ".join(["python", *sys.argv])
-
-
-def _commit() -> str:
-    """Return the commit of the checkout, taken from the environment if there is no git history."""
-    if "SIGHTLINE_COMMIT" in os.environ:
-        return os.environ["SIGHTLINE_COMMIT"]
-    found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
-    return found.stdout.strip() or "unknown"
 
 
 def _machine() -> dict[str, Any]:

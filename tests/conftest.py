@@ -69,7 +69,18 @@ def default_bundle() -> Path:
 
 LONGEST = ("bundle/test_parity.py", "docs/test_fine_tune.py", "browser/test_browsing.py")
 """The first files of the processes. Only one of them needs the tiny bundle: others would wait until it is exported."""
-SLOW = ("docs", "bundle", "bundles", "training", "browser", "scale", "collection", "replication", "benchmarks")
+SLOW = (
+    "docs",
+    "bundle",
+    "bundles",
+    "training",
+    "onnx_export",
+    "browser",
+    "scale",
+    "collection",
+    "replication",
+    "benchmarks",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -304,3 +304,10 @@ def test_a_missing_recipe_is_reported_without_waiting_for_torch(monkeypatch: pyt
 
 def test_the_version_is_shown() -> None:
     assert run("--version").output.startswith("sightline 0.")
+
+
+@pytest.mark.parametrize("command", ["eval", "compare"])
+def test_help_says_which_stages_are_measured_by_default(command: str) -> None:
+    said = " ".join(run(command, "--help").output.split())
+    assert "Embeddings alone are" in said
+    assert "unless --late or --rerank is given; a search uses" in said

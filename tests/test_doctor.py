@@ -137,6 +137,39 @@ def test_optional_parts_are_noted_not_failed(monkeypatch: pytest.MonkeyPatch) ->
     assert "pip install 'sightline-search[scale]'" in findings["scale"].way_out
 
 
+def test_a_package_that_is_too_new_is_a_problem_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, Installed(["typer>=0.15,<0.21", "rich>=13"], {"typer": "0.21.1", "rich": "14.0"}))
+    (finding,) = doctor._packages()
+    assert finding.state == "broken"
+    assert finding.says == "typer 0.21.1 is installed, but <0.21,>=0.15 is needed"
+
+
+def test_a_package_that_this_machine_does_not_need_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    needed = ["numpy>=1.26", "tomli>=2; python_version < '3.11'", "colorama; sys_platform == 'plan9'"]
+    pretend(monkeypatch, Installed(needed, {"numpy": "2.0"}))
+    (finding,) = doctor._packages()
+    assert (finding.state, finding.says) == ("good", "numpy 2.0")
+
+
+@pytest.mark.parametrize(
+    ("marker", "limit"),
+    [
+        ("python_version < '3.11'", "below 3.11"),
+        ("python_full_version < '3.10.0'", "below 3.10"),
+        ("python_version >= '3.30'", "3.30 or newer"),
+    ],
+)
+def test_an_extra_for_another_python_says_so_and_recommends_no_command_that_installs_nothing(
+    marker: str, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = ["numpy", f"rapidocr-onnxruntime>=1.4; ({marker}) and extra == 'ocr'"]
+    pretend(monkeypatch, Installed(wanted, {"numpy": "2.0"}))
+    finding = {finding.subject: finding for finding in doctor._extras()}["ocr"]
+    assert finding.state == "warning"
+    assert finding.says == f"unavailable (text in images): rapidocr-onnxruntime needs Python {limit}"
+    assert finding.way_out == f"To use it, install Sightline with Python {limit}."
+
+
 def test_a_check_that_fails_in_a_way_nobody_foresaw_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     def crash() -> Iterator[Finding]:
         raise ZeroDivisionError("oops")

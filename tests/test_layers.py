@@ -15,7 +15,7 @@ ROOT = Path(sightline.__file__).parent
 
 LAYERS: list[set[str]] = [
     {"errors", "arrays"},
-    {"device", "fusion_names", "files", "languages", "parallel", "plugins", "close_names"},
+    {"device", "fusion_names", "files", "languages", "parallel", "plugins", "close_names", "commit"},
     {"cache", "settings"},
     {"media"},
     {"datasets", "kernels"},

@@ -2,12 +2,11 @@
 
 import os
 import platform
-import re
 import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -17,11 +16,14 @@ from sightline import __version__
 from sightline.errors import CollectionError, SightlineError
 
 if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
     from sightline.collection import Collection
 
 State = Literal["good", "warning", "broken"]
 
 _OLDEST_PYTHON = (3, 11)
+_MINORS = 40  # Python 3.0 to 3.39 are tried, to say for which of them a package is
 _LOW_SPACE = 1e9  # bytes; a thousand images take about 50 MB
 _EXTRAS = {
     "heic": "HEIC photos from iPhones",
@@ -95,9 +97,9 @@ def _python() -> Iterator[Finding]:
 
 
 def _packages() -> Iterator[Finding]:
-    """Yield whether the packages that searching needs are installed and recent enough."""
+    """Yield whether the packages that searching needs are installed in suitable versions."""
     try:
-        needed = _requirements()[""]
+        needed = _needed(_requirements(), "")
     except metadata.PackageNotFoundError:
         yield Finding(
             "Packages", "warning", "Sightline runs from source and is not installed", "pip install sightline-search"
@@ -107,7 +109,7 @@ def _packages() -> Iterator[Finding]:
     if problems:
         yield Finding("Packages", "broken", "; ".join(problems), "pip install --upgrade sightline-search")
     else:
-        yield Finding("Packages", "good", ", ".join(f"{name} {metadata.version(name)}" for name in needed))
+        yield Finding("Packages", "good", ", ".join(f"{one.name} {metadata.version(one.name)}" for one in needed))
 
 
 def _extras() -> Iterator[Finding]:
@@ -117,42 +119,60 @@ def _extras() -> Iterator[Finding]:
     except metadata.PackageNotFoundError:
         return  # reported by _packages
     for extra, purpose in _EXTRAS.items():
-        problems = _problems(requirements.get(extra, {}))
-        if problems:
+        limits = _python_limits(requirements, extra)
+        problems = _problems(_needed(requirements, extra))
+        if limits:
+            says = "; ".join(f"{name} needs Python {limit}" for name, limit in limits.items())
+            way_out = f"To use it, install Sightline with Python {' and '.join(dict.fromkeys(limits.values()))}."
+            yield Finding(extra, "warning", f"unavailable ({purpose}): {says}", way_out)
+        elif problems:
             says = f"not installed ({purpose}): {'; '.join(problems)}"
             yield Finding(extra, "warning", says, f"To install it: pip install 'sightline-search[{extra}]'")
         else:
             yield Finding(extra, "good", f"installed ({purpose})")
 
 
-def _requirements() -> dict[str, dict[str, str]]:
-    """Return the packages that each extra requires, with their minimum versions; those always required are under ""."""
-    found: dict[str, dict[str, str]] = {"": {}}
-    for line in metadata.requires("sightline-search") or ():
-        name, oldest = re.match(r"([\w.-]+)(?:\[.*?\])?(?:>=([\w.]+))?", line).groups()  # type: ignore[union-attr]
-        extra = re.search(r"extra == ['\"]([\w-]+)['\"]", line)
-        found.setdefault(extra[1] if extra else "", {})[name] = oldest or "0"
+def _requirements() -> "list[Requirement]":
+    """Return what the installed package requires, for all extras."""
+    from packaging.requirements import Requirement
+
+    return [Requirement(line) for line in metadata.requires("sightline-search") or ()]
+
+
+def _needed(requirements: "Iterable[Requirement]", extra: str) -> "list[Requirement]":
+    """Return the requirements of an extra on this machine; those of every installation if `extra` is empty."""
+    return [one for one in requirements if _applies(one, extra) and not (extra and _applies(one, ""))]
+
+
+def _python_limits(requirements: "Iterable[Requirement]", extra: str) -> dict[str, str]:
+    """Return the packages of an extra that are not for the running Python, with the versions that they are for."""
+    running, found = sys.version_info.minor, {}
+    for one in requirements:
+        allowed = [minor for minor in range(_MINORS) if _applies(one, extra, minor) and not _applies(one, "", minor)]
+        if allowed and running not in allowed:
+            newer = [minor for minor in allowed if minor > running]
+            found[one.name] = f"3.{newer[0]} or newer" if newer else f"below 3.{allowed[-1] + 1}"
     return found
 
 
-def _problems(needed: Mapping[str, str]) -> list[str]:
-    """Return which of these packages are missing or too old."""
+def _applies(requirement: "Requirement", extra: str, minor: int | None = None) -> bool:
+    """Return whether the marker of a requirement holds for an extra, on this Python or on Python 3.`minor`."""
+    python = {} if minor is None else {"python_version": f"3.{minor}", "python_full_version": f"3.{minor}.0"}
+    return requirement.marker is None or requirement.marker.evaluate({"extra": extra, **python})
+
+
+def _problems(needed: "Iterable[Requirement]") -> list[str]:
+    """Return which of these packages are missing, too old or too new."""
     found = []
-    for name, oldest in needed.items():
+    for one in needed:
         try:
-            version = metadata.version(name)
+            version = metadata.version(one.name)
         except metadata.PackageNotFoundError:
-            found.append(f"{name} is missing")
+            found.append(f"{one.name} is missing")
         else:
-            if _numbers(version) < _numbers(oldest):
-                found.append(f"{name} {version} is older than {oldest}")
+            if not one.specifier.contains(version, prereleases=True):
+                found.append(f"{one.name} {version} is installed, but {one.specifier} is needed")
     return found
-
-
-def _numbers(version: str) -> list[int]:
-    """Return the leading numbers of a version, for comparison."""
-    leading = re.match(r"\d+(?:\.\d+)*", version)
-    return [int(part) for part in leading[0].split(".")] if leading else []
 
 
 def _cpus() -> Iterator[Finding]:

@@ -1,9 +1,9 @@
 """A collection that comes with a folder: links lead nowhere, and no server, model or file is used that it names."""
 
-import contextlib
 import json
 import os
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -95,13 +95,42 @@ def test_drafts_of_earlier_versions_are_not_followed(name: str, photos: Path, tm
 
 
 @pytest.mark.parametrize("name", ["lock", "manifest.json", "catalog.db", "vectors/lock", "vectors/head.json"])
-def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(name: str, photos: Path, model: Instant) -> None:
+def test_a_pipe_in_the_place_of_a_file_is_replaced_or_named_in_an_error_at_once(
+    name: str, photos: Path, model: Instant
+) -> None:
     index(photos, model=model)
     path = photos / ".sightline" / name
     path.unlink()
     os.mkfifo(path)
-    with contextlib.suppress(SightlineError):  # or it is made again
-        index(photos, model=model, wait=False)
+    error = within(30, lambda: index(photos, model=model, wait=False))
+    if error is None:
+        assert path.is_file()
+        with Collection.open(photos, model) as collection:
+            assert len(collection) == 6
+            assert len(collection.search("x", rerank=0).hits) == 6
+    else:
+        assert isinstance(error, SightlineError)
+        assert str(path) in error.what
+        assert path.is_fifo()
+
+
+def within(seconds: float, run: Callable[[], object]) -> Exception | None:
+    """Call a function in a thread; returns the error that it raises, if any. It fails if the function takes longer."""
+    raised: list[Exception | None] = []
+
+    def call() -> None:
+        try:
+            run()
+        except Exception as error:
+            raised.append(error)
+        else:
+            raised.append(None)
+
+    thread = threading.Thread(target=call, daemon=True)  # one that waits for a pipe does not keep the process alive
+    thread.start()
+    thread.join(seconds)
+    assert raised, f"not done after {seconds} seconds"
+    return raised[0]
 
 
 def test_a_collection_that_somebody_else_made_can_be_searched(brought: Path, model: Instant) -> None:

@@ -1,5 +1,6 @@
 """What is asked of workers is refused before anything is done, where they cannot do it."""
 
+import errno
 import shutil
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tiny
 from collection.made_up import Instant, picture, put
 from sightline.bundle import Bundle
 from sightline.collection import Report, index
@@ -16,6 +18,8 @@ from sightline.collection.indexing.readers import Outcome
 from sightline.collection.indexing.writer import EncodedBatch
 from sightline.collection.remote import ray
 from sightline.errors import CollectionError, SightlineError
+from sightline.models import checkpoint
+from sightline.models.torch_model import TorchModel
 
 
 def texts(*said: str) -> list[Outcome]:
@@ -67,6 +71,75 @@ def test_a_file_that_only_a_worker_does_not_see_ends_the_run_and_one_that_is_gon
     unseen = Outcome(PendingFile(1, b"a.png", "a.png", there), gone=True)
     with pytest.raises(CollectionError, match=r"a\.png: exists here, but not on a worker[\s\S]*list of URLs"):
         ray._counted(EncodedBatch([], [unseen]), report)
+
+
+@pytest.fixture
+def packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """What a worker with an empty cache receives: a folder, from which the test takes the files when they are asked."""
+    monkeypatch.setenv("SIGHTLINE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(ray, "_models", {})
+    monkeypatch.setattr(ray, "_library", lambda: Library)
+    return []
+
+
+class Library:
+    """In place of Ray: what was packed is a folder, and its files are what `get` returns."""
+
+    get = staticmethod(ray._files)
+
+
+def one_image(tmp_path: Path) -> list[PendingFile]:
+    return [PendingFile(1, b"a.png", "a.png", put(tmp_path / "a.png", picture(0)))]
+
+
+NOTHING = np.zeros(0, dtype=ray._HASH)
+
+
+def test_a_model_with_another_hash_is_refused_on_a_worker(
+    quick_bundle: Path, tmp_path: Path, packed: list[Path]
+) -> None:
+    packed.append(quick_bundle)
+    for _ in range(2):
+        with pytest.raises(CollectionError, match=rf"models/{'a' * 64} on a worker: contains [\s\S]*[Dd]elete"):
+            ray.encode_block(str(tmp_path / "elsewhere"), "a" * 64, packed, "images", one_image(tmp_path), NOTHING)
+
+
+def test_workers_encode_with_a_checkpoint(tmp_path: Path, packed: list[Path]) -> None:
+    checkpoint.save(tiny.retriever(tiny.DUAL), tiny.tokenizer(), tmp_path / "checkpoint")
+    packed.append(tmp_path / "checkpoint")
+    sha256 = TorchModel.open(tmp_path / "checkpoint").sha256
+    block = ray.encode_block(str(tmp_path / "checkpoint"), sha256, packed, "images", one_image(tmp_path), NOTHING)
+    assert len(block.contents) == 1
+    assert ray._models[sha256].sha256 == sha256
+
+
+def test_a_copy_that_another_process_made_first_is_used(
+    tiny_bundle: Path, tmp_path: Path, packed: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed.append(tiny_bundle)
+    sha256 = Bundle.open(tiny_bundle).sha256
+
+    def files_after_another_process(folder: Path) -> dict[str, bytes]:
+        shutil.copytree(folder, tmp_path / "cache" / "models" / sha256)
+        return ray._files(folder)
+
+    monkeypatch.setattr(Library, "get", staticmethod(files_after_another_process))
+    copy = ray._place_of(str(tmp_path / "elsewhere"), sha256, packed)
+    assert Bundle.open(copy).sha256 == sha256
+    assert [path.name for path in copy.parent.iterdir()] == [sha256]
+
+
+def test_a_copy_that_cannot_be_made_is_an_error_and_leaves_nothing(
+    tiny_bundle: Path, tmp_path: Path, packed: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(draft: Path, target: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(draft))
+
+    packed.append(tiny_bundle)
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(CollectionError, match=r"cannot be copied to .* on a worker: Perm[\s\S]*SIGHTLINE_CACHE"):
+        ray._place_of(str(tmp_path / "elsewhere"), Bundle.open(tiny_bundle).sha256, packed)
+    assert not list((tmp_path / "cache" / "models").iterdir())
 
 
 def test_a_worker_without_the_model_makes_itself_a_copy_once(

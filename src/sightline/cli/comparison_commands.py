@@ -35,7 +35,10 @@ def compare(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")] = None,
     imports: Imports = None,
 ) -> None:
-    """Compare models A and B on the queries of DATA: how much better B is, with intervals, and on which queries."""
+    """Compare models A and B on the queries of DATA: how much better B is, with intervals, and on which queries.
+
+    Embeddings alone are compared, unless --late or --rerank is given; a search uses each model's own stages.
+    """
     import sightline
     from sightline.cli.comparison_page import write_page
     from sightline.cli.progress import evaluating

@@ -121,7 +121,10 @@ def evaluate(
     imports: Imports = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")] = None,
 ) -> None:
-    """Measure how well MODEL finds images by caption and captions by image in DATA."""
+    """Measure how well MODEL finds images by caption and captions by image in DATA.
+
+    Embeddings alone are measured, unless --late or --rerank is given; a search uses the model's own stages.
+    """
     import sightline
     from sightline.cli.progress import evaluating
 

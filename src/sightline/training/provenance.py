@@ -1,8 +1,6 @@
 """The provenance of a run's model: code, machine, data and initial weights, written to the run's folder."""
 
 import hashlib
-import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ import torch
 
 from sightline import __version__
 from sightline.bundle.spec import sha256
+from sightline.commit import commit_of
 from sightline.datasets import Record, captions_in_any
 from sightline.datasets.paths import files_of
 from sightline.plugins import READER_PREFIX
@@ -68,19 +67,7 @@ def changes_of_data(before: Mapping[str, Any], after: Mapping[str, Any], step: i
 def machine() -> dict[str, Any]:
     """Describe the code and the machine of this part of a run; it may be resumed on another machine."""
     gpu = {"gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else {}
-    return {"sightline": __version__, "commit": commit(), "torch": torch.__version__, **gpu}
-
-
-def commit() -> str:
-    """Return the commit of the running checkout, or SIGHTLINE_COMMIT if there is no git history."""
-    if "SIGHTLINE_COMMIT" in os.environ:
-        return os.environ["SIGHTLINE_COMMIT"]
-    folder = Path(__file__).parent
-    try:
-        found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=False)
-    except OSError:
-        return "unknown"
-    return found.stdout.strip() or "unknown"
+    return {"sightline": __version__, "commit": commit_of(Path(__file__)), "torch": torch.__version__, **gpu}
 
 
 def _names(paths: Sequence[str]) -> list[str]:

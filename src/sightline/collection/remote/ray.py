@@ -4,12 +4,12 @@ Blocks are returned in the order they were sent, so items get the same ids as on
 Ray reruns its unfinished blocks elsewhere.
 """
 
-import contextlib
+import errno
 import logging
 import os
 import shutil
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -199,8 +199,7 @@ def encode_block(
 ) -> EncodedBatch:
     """Read files and encode new contents on a worker."""
     if sha256 not in _models:
-        place = str(_place_of(folder, sha256, packed))
-        _models[sha256] = load(model_at(place, sha256) or place).with_threads(1)
+        _models[sha256] = _loaded(_place_of(folder, sha256, packed), sha256).with_threads(1)
     model = _models[sha256]
     hashes = Hashes(known)
     is_texts = kind == "texts"
@@ -226,17 +225,47 @@ def _files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+def _loaded(place: Path, sha256: str) -> Model:
+    """Load the model from a folder on a worker; raises an error if it is not the one that is asked for."""
+    model = load(model_at(str(place), sha256) or place)
+    if model.sha256 != sha256:
+        raise CollectionError(
+            f"{place} on a worker: contains {model.name} ({model.sha256[:12]}…), not the model of the collection "
+            f"({sha256[:12]}…)",
+            "The model was changed while it was copied, or the worker has another version of Sightline. Delete that "
+            "folder on the worker, then run the same command again.",
+        )
+    return model
+
+
 def _place_of(folder: str, sha256: str, packed: list[Any]) -> Path:
     """Return the model's folder on a worker: `folder` if the model is there too, or else a copy in its cache."""
     copy = cache_folder() / "models" / sha256
     if model_at(folder, sha256):
         return Path(folder)
     if not copy.is_dir():
-        draft = copy.with_name(f"{sha256}.{os.getpid()}.new")
-        for name, data in _library().get(packed[0]).items():
+        files = _library().get(packed[0])
+        try:
+            _write_folder(files, copy)
+        except OSError as error:
+            raise CollectionError(
+                f"the model cannot be copied to {copy} on a worker: {error.strerror or error}",
+                "Make room there, or set SIGHTLINE_CACHE to another folder before you start the worker.",
+            ) from error
+    return copy
+
+
+def _write_folder(files: Mapping[str, bytes], folder: Path) -> None:
+    """Write files into a new folder, all or none; if another process was first, its folder is kept."""
+    draft = folder.with_name(f"{folder.name}.{os.getpid()}.new")
+    try:
+        for name, data in files.items():
             (draft / name).parent.mkdir(parents=True, exist_ok=True)
             (draft / name).write_bytes(data)
-        with contextlib.suppress(OSError):  # another process made the copy first
-            draft.rename(copy)
+        try:
+            draft.rename(folder)
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
+    finally:
         shutil.rmtree(draft, ignore_errors=True)
-    return copy

@@ -58,7 +58,9 @@ def judge(paper: Mapping[str, Any], systems: Systems) -> list[Verdict]:
     return list(verdicts.values())
 
 
-def _judged(claim: Mapping[str, Any], paper: Mapping[str, Any], systems: Systems, known: Mapping[str, Verdict]) -> Any:
+def _judged(
+    claim: Mapping[str, Any], paper: Mapping[str, Any], systems: Systems, known: Mapping[str, Verdict]
+) -> Verdict:
     others = next((claim[key] for key in ("worse", "at_least", "about") if key in claim), None)
     pairs = claim.get("pairs") or product(_listed(claim["better"]), _listed(others))
     metrics = _listed(claim.get("metric", "rSum"))

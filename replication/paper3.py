@@ -6,11 +6,12 @@
     python -m replication.paper3 --part table6 --seeds 0,1,2 --variant kl         fewer fragments; Figure 3
     python -m replication.paper3 --part table8 --seeds 0,1,2 --variant kl         a cross-encoder as teacher (C-F)
 
-A run trains its teacher first; all are trained until the score on val stops rising. Variants: `paper` has triplets and
-equation 6 as printed; `kl` has triplets and the usual distillation; `contrastive` has a contrastive loss and the usual
-distillation; `printed` has a contrastive loss and equation 6 as printed. With one fragment, the model is F, as in the
-paper. C is paper 1's CE: --cross names its checkpoint. Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a
-GPU. The same command continues an interrupted run.
+A run trains its teacher first; all are trained for 60 epochs, or until the score on val stops rising (the models that
+see one caption of each image in a batch for 12 longer ones). Variants: `paper` has triplets and equation 6 as printed;
+`kl` has triplets and the usual distillation; `contrastive` has a contrastive loss and the usual distillation;
+`printed` has a contrastive loss and equation 6 as printed. With one fragment, the model is F, as in the paper. C is
+paper 1's CE: --cross names its checkpoint. Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a GPU. The same
+command continues an interrupted run.
 """
 
 import os

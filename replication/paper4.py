@@ -55,7 +55,7 @@ PARTS = {"table5": tuple(RUNS), "languages": ("languages",)}
 _DOT = "model.unit_length=false"
 _CMR = ["losses.cmr.temperature=1.0", "losses.cmr.learn_temperature=false"]
 BRIEF = {"dot-pretrain": ["schedule.steps=2", "data.batch_tokens=400", "losses.smrc.classes=8"]}
-KEPT = "galleries.npz"
+KEPT, RERANKED = "galleries.npz", "reranked.npz"
 _BATCH = 256
 _TWO_STEPS = ["schedule.epochs=0", "schedule.steps=2", "data.batch_size=4"]
 
@@ -136,6 +136,26 @@ def kept(bench: Bench, galleries: Galleries, name: str, seed: int) -> Measured:
     return measure_once(bench.folder(name, seed) / KEPT, measure)
 
 
+def reranked(bench: Bench, galleries: Galleries, name: str, seed: int, matcher: str) -> dict[str, Any]:
+    """Return a run's results with the gallery of all splits reranked, which are computed only once for each matcher.
+
+    Without a matcher, those of an earlier call, if any.
+    """
+    file = bench.folder(name, seed) / RERANKED
+    if not matcher and not file.exists():
+        return {}
+
+    def measure() -> Measured:
+        found = galleries.reranked(bench.opened(name, seed), load(matcher, prefer_gpu=True))
+        return Measured({"reranked_by": matcher, "reranked": found}, {})
+
+    found = measure_once(file, measure).about
+    if matcher and found["reranked_by"] != matcher:
+        file.unlink()
+        found = measure_once(file, measure).about
+    return found
+
+
 def by_itself(galleries: Galleries, found: Measured) -> Evaluation:
     """Return the evaluation on the test set alone, from a run's saved ranks."""
     ranks = found.arrays["to_image"], found.arrays["to_text"]
@@ -154,11 +174,7 @@ def result_of(bench: Bench, galleries: Galleries, name: str, seed: int, matcher:
     result["gain_over"] = {
         name_of(other, result): gain(by_itself(galleries, kept(bench, galleries, other, seed)), own) for other in others
     }
-    if matcher:
-        result["reranked"] = galleries.reranked(
-            bench.opened(name, seed), load(matcher.format(seed=seed), prefer_gpu=True)
-        )
-    return result
+    return result | reranked(bench, galleries, name, seed, matcher.format(seed=seed))
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import fcntl
+import hashlib
 import io
 import json
 import os
@@ -22,6 +23,7 @@ import torch
 
 from benchmarks.provenance import RESULTS, ROOT, write_result
 from sightline.cli.progress import training
+from sightline.commit import commit_of
 from sightline.files import write_atomic
 from sightline.training.recipe import read_recipe
 from sightline.training.trainer import train
@@ -41,23 +43,27 @@ class Measured(NamedTuple):
 def train_once(recipe: str, changes: Sequence[str], out: Path) -> dict[str, Any]:
     """Train with a recipe in a folder, resuming an unfinished run; does nothing if it is finished. Returns the cost.
 
-    Only the checkpoint and the log of a run are kept, because dozens of runs share a disk.
+    Only the checkpoint and the log of a run are kept, because dozens of runs share a disk. A finished run with other
+    changes, or with another version of the recipe, is refused.
     """
-    note = out / NOTE
+    note, file = out / NOTE, RECIPES / f"{recipe}.toml"
+    version = hashlib.sha256(file.read_bytes()).hexdigest()
     with locked(out):
         if not note.exists():
             before, began = _seconds_before(out / "log.jsonl"), time.perf_counter()
             with training() as report:
-                made = read_recipe(RECIPES / f"{recipe}.toml", changes)
+                made = read_recipe(file, changes)
                 steps = train(made, out, resume=True, report=report, save_every=SAVE_EVERY).steps
             seconds = round(before + time.perf_counter() - began, 1)
-            cost = {"recipe": f"recipes/{recipe}.toml", "changes": list(changes), "steps": steps, "seconds": seconds}
-            cost["val"] = _curve(out / "log.jsonl")
+            cost = {"recipe": f"recipes/{file.name}", "changes": list(changes), "steps": steps, "seconds": seconds}
+            cost |= {"val": _curve(out / "log.jsonl"), "recipe_sha256": version, "commit": commit_of(Path(__file__))}
             write_atomic(note, json.dumps(cost))
             shutil.rmtree(out / "last")
     found: dict[str, Any] = json.loads(note.read_text())
     if found["changes"] != list(changes):
         raise SystemExit(f"{out} was trained with {found['changes']}, but now {list(changes)} is requested")
+    if found.get("recipe_sha256", version) != version:
+        raise SystemExit(f"{out} was trained with another version of {found['recipe']}; delete it to train it again")
     return found
 
 

@@ -206,3 +206,23 @@ def test_paper_1_pre_trains_one_stream_on_every_source_with_all_losses(features:
     assert isinstance(config, SingleStreamConfig)
     assert config.image is not None
     assert config.image.layers == (8 if features == "lower" else 0)
+
+
+def test_paper_4_reranks_a_gallery_once_for_each_matcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, matchers = paper4.Bench("minilm", [], brief=False, work=tmp_path), list[str]()
+    bench.folder("cmr", 1).mkdir()
+    monkeypatch.setattr(bench, "opened", lambda *_: None, raising=False)
+    monkeypatch.setattr(paper4, "load", lambda matcher, prefer_gpu: matcher)
+
+    class Counted:
+        def reranked(self, model: None, matcher: str) -> dict[str, Any]:
+            matchers.append(matcher)
+            return {"20": {"mR": float(len(matchers))}}
+
+    def found(matcher: str) -> dict[str, Any]:
+        return paper4.reranked(bench, Counted(), "cmr", 1, matcher)  # type: ignore[arg-type]
+
+    assert found("") == {}
+    assert found("one") == found("one") == found("") == {"reranked_by": "one", "reranked": {"20": {"mR": 1.0}}}
+    assert found("other") == found("") == {"reranked_by": "other", "reranked": {"20": {"mR": 2.0}}}
+    assert matchers == ["one", "other"]

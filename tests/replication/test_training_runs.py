@@ -63,6 +63,10 @@ def test_what_is_trained_is_not_trained_again_nor_taken_for_something_else(
     assert once.train_once("tiny", ["schedule.steps=1"], tmp_path / "run") == cost
     with pytest.raises(SystemExit, match=r"was trained with \['schedule.steps=1'\], but now \['seed=1'\] is requested"):
         once.train_once("tiny", ["seed=1"], tmp_path / "run")
+    recipe = once.RECIPES / "tiny.toml"
+    recipe.write_text(recipe.read_text() + "\n# changed\n")
+    with pytest.raises(SystemExit, match=r"another version of recipes/tiny.toml; delete it to train it again"):
+        once.train_once("tiny", ["schedule.steps=1"], tmp_path / "run")
 
 
 def with_teacher(folder: Path, run: str, seed: int) -> dict[str, Any]:

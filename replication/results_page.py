@@ -7,19 +7,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from benchmarks.markdown import MISSING, fill, sources, table
-from benchmarks.pages.plots import save
 from benchmarks.provenance import RESULTS, ROOT, read_result, read_results
-from bundles.card import results_of
 from replication.claims import NOT_MEASURED, Verdict, judge, read_papers, tally
 from replication.estimates import Estimate
 from replication.paper2 import PARTS
-from replication.relevance_page import PLOT, plot, relevance_values
+from replication.paper3 import CHOSEN, RUNS
 from replication.systems import RECALLS, Systems, read_systems
-from sightline.bundle.spec import read_spec
 
 TEMPLATE = Path(__file__).with_name("results.md")
 TASKS = {"none": "none", "cmr": "CMR", "vmlm": "CMR, VMLM", "smrm": "CMR, SMRM", "mlm-mrm": "CMR, MLM, MRM",
@@ -39,7 +35,7 @@ RERANKINGS = {  # of paper 1: suffixes of systems' names
 }  # fmt: skip
 
 
-def page(results: Path = RESULTS, bundle: Path = ROOT / "bundles" / "default") -> str:
+def page(results: Path = RESULTS) -> str:
     """Return the complete page."""
     papers = {paper["name"]: paper for paper in read_papers()}
     systems = {name: read_systems(results, name) for name in papers}
@@ -50,12 +46,8 @@ def page(results: Path = RESULTS, bundle: Path = ROOT / "bundles" / "default") -
     values |= {f"{name} claims": _claims(found) for name, found in verdicts.items()}
     values |= {f"{name} sources": _sources(results, name) for name in papers}
     values |= _paper1(systems["paper1"], papers["paper1"]["reported"], results)
-    values |= _longer(results) | _alone(results)
-    values |= _paper2(systems["paper2"], papers["paper2"]["reported"], results)
+    values |= _paper2(systems["paper2"], papers["paper2"]["reported"], results) | _longer(results)
     values |= _paper3(systems["paper3"], results) | _paper4(results / "paper4")
-    values |= _bundle(results, bundle) | _fast(results) | _cascade(results)
-    relevance = [f"relevance{part}.json" for part in ("", "-fresh", "-fresh-before", "-fresh-previous")]
-    values |= relevance_values(*(read_result(results / name) for name in relevance))
     return fill(TEMPLATE, values)
 
 
@@ -120,7 +112,10 @@ def _paper2(systems: Systems, reported: Mapping[str, Sequence[float]], results: 
     pairs += [("bigru", "bigru-base-neighbours"), ("bigru-base-neighbours", "bigru-base")]
     cost = read_result(results / "relations-cost.json")
     return {
-        "cost rows": [row | {"milliseconds": 1000 * row["seconds_per_step"]} for row in cost["rows"]],
+        "cost": {
+            run: _list(number(1000 * row["seconds_per_step"]) for row in cost["rows"] if row["run"] == run)
+            for run in ("base-neighbours", "fusion")
+        },
         "cost sources": sources([cost], "relations-cost.json"),
         "paper2 hardest": {
             f"{kind} {way}": systems.estimate(name, f"{way} R@1").mean
@@ -185,8 +180,10 @@ def _paper1(systems: Systems, reported: Mapping[str, Sequence[float]], results: 
         "paper1 rerankings": table(
             ["reranking", *(f"{one}, {metric}" for one in rerankers for metric in ("t2i R@1", "rSum"))], rows
         ),
-        "paper1 pretraining": on_val["pretraining"]["val"],
-        "paper1 rates": [row | _best(row["val"]) for row in on_val["rates"]],
+        "paper1 rates": {
+            "tried": _list(f"{row['rate']:g}" for row in on_val["rates"]),
+            "rSum": _list(number(_best(row["val"])["rSum"]) for row in on_val["rates"]),
+        },
         "paper1 val sources": sources([on_val], "towers-val.json"),
         "regions systems": table(["system", *RECALLS, "rSum"], regions),
         "regions sources": sources(read_results(results / REGIONS), REGIONS),
@@ -200,6 +197,8 @@ def _kept(pretraining: Sequence[Mapping[str, float]], results: Path) -> dict[str
     start = _best(pretraining)
     return {
         "start step": start["step"],
+        "steps": _list(f"{point['step']:,}" for point in pretraining),
+        "curve": _list(number(point["rSum"]) for point in pretraining),
         "start": start["rSum"],
         "start R@1": start["t2i R@1"],
         "CE": _list(number(point["rSum"]) for point in kept["ce"]),
@@ -229,10 +228,6 @@ def _longer(results: Path) -> dict[str, Any]:
     now = {run: one["result"]["rSum"] for run, one in found.items()}
     before = {run: read_result(results / "paper2" / f"{run}-test-seed0.json")["result"]["rSum"] for run in found}
     return {
-        "longer rows": [
-            {"epoch": round(30 * step / steps[-1])} | {run: curve[step] for run, curve in curves.items()}
-            for step in steps
-        ],
         "longer": now
         | {f"{run} before": rsum for run, rsum in before.items()}
         | {f"{run} change": now[run] - rsum for run, rsum in before.items()}
@@ -241,17 +236,6 @@ def _longer(results: Path) -> dict[str, Any]:
             for run, curve in curves.items()
         }
         | {"gain": "{rSum:+.1f} [{low:+.1f}, {high:+.1f}]".format(**found["fusion"]["gain_over"]["base"])},
-    }
-
-
-def _alone(results: Path) -> dict[str, Any]:
-    """Return the recalls of the bundled matcher alone, and those of the embeddings and of both."""
-    alone = read_result(results / "matcher-alone.json")
-    embed, both = read_result(results / "default" / "flickr8k-test.json")["rows"]
-    ranked = {"embeddings": embed, "matcher": alone["rows"][0], "weighted sum of both": both}
-    return {
-        "alone rows": [{"by": by, **row} for by, row in ranked.items()],
-        "alone sources": sources([alone], "matcher-alone.json"),
     }
 
 
@@ -265,42 +249,45 @@ def _paper3(systems: Systems, results: Path) -> dict[str, Any]:
     }
     again["B fifth"] = with_deviation(systems.estimate("B fifth"))
     runs = _grid(systems, names, {"": "paper", "kl": "kl", "contrastive": "contrastive"}, "run")
-    tried = defaultdict[tuple[str, float, float], list[str]](lambda: [MISSING, MISSING])
-    for column, folder in enumerate(("paper3", "paper3-fourth")):
-        for one in read_results(results / folder / "val"):
-            tried[_temperatures(one["run"])][column] = number(one["result"]["rSum"])
-    rows = [[name, f"{teacher:g}", f"{student:g}", *found] for (name, teacher, student), found in sorted(tried.items())]
-    temperatures = table(["run", "teacher", "student", "rSum on val", "with later teachers"], rows)
     kept = [one["training"]["val"] for folder in sorted(results.glob("paper3*")) for one in read_results(folder)
             if one["training"].get("val")]  # fmt: skip
     rising = sum(_best(val)["step"] == val[-1]["step"] for val in kept)
     return {
         "paper3 runs": runs,
-        "paper3 temperatures": temperatures,
+        "paper3 temperatures": _temperatures(results),
         "paper3 contrastive I32 over B": with_interval(systems.gain("I32 contrastive", "B contrastive")),
         "paper3 curves": {"all": len(kept), "rising": rising},
         **again,
     }
 
 
-def _temperatures(run: str) -> tuple[str, float, float]:
-    """Return the name of a run without its temperatures, and those of the teacher and the student."""
-    name, _, both = run.partition("@")
-    teacher, student = both.split("x")
-    return name, float(teacher), float(student)
+def _temperatures(results: Path) -> str:
+    """Return the chosen temperatures of each model with one vector, among those tried on val."""
+    tried = defaultdict[str, defaultdict[tuple[float, float], list[float]]](lambda: defaultdict(list))
+    for folder in ("paper3", "paper3-fourth"):
+        for one in read_results(results / folder / "val"):
+            name, _, both = one["run"].partition("@")
+            teacher, student = map(float, both.split("x"))
+            tried[name][teacher, student].append(one["result"]["rSum"])
+    rows = []
+    for name, found in sorted(tried.items()):
+        chosen = CHOSEN[RUNS[name].teacher]
+        others = [rsum for both, all_of in found.items() if both != chosen for rsum in all_of]
+        span = f"{number(min(others))} to {number(max(others))}"
+        best = _list(map(number, found[chosen]))
+        rows.append([name, *(f"{one:g}" for one in chosen), best, str(len(found) - 1), span])
+    return table(["run", "teacher", "student", "rSum on val", "others tried", "their rSum"], rows)
 
 
 def _paper4(folder: Path) -> dict[str, Any]:
     contents = read_results(folder)
     rows, galleries = [], ("test", "full", "everything")
-    for start in ("minilm", "scratch"):
-        for run, tasks in TASKS.items():
-            found = [one for one in contents if (one["run"], one["start"]) == (run, start)]
-            if found:
-                by_seed = [Estimate({one["seed"]: one[gallery]["mR"] for one in found}) for gallery in galleries]
-                reranked = [one["reranked"] for one in found if "reranked" in one]
-                more = [number(fmean(one[k]["mR"] for one in reranked)) if reranked else "–" for k in ("20", "50")]
-                rows.append([tasks, start, str(len(found)), *map(with_deviation, by_seed), *more])
+    for run, tasks in TASKS.items():
+        found = [one for one in contents if one["run"] == run]
+        measured = [{one["seed"]: one[gallery]["mR"] for one in found} for gallery in galleries]
+        reranked = [one for one in found if "reranked" in one]
+        measured += [{one["seed"]: one["reranked"][k]["mR"] for one in reranked} for k in ("20", "50")]
+        rows.append([tasks, *(with_deviation(Estimate(by_seed)) for by_seed in measured)])
     sizes = next(one for one in contents if one["run"] == "cmr")
     counts = [f"{sizes[gallery]['images'] + sizes[gallery]['distractors']:,} images" for gallery in galleries]
     counts += [f"{counts[1]}, top {k} reranked" for k in (20, 50)]
@@ -311,60 +298,12 @@ def _paper4(folder: Path) -> dict[str, Any]:
     by_model = [[name, *(number(mR[lang]) for lang in papers)] for name, mR in both.items()]
     translated = read_result(folder.parent / "translated.json")
     return {
-        "paper4 tasks": table(["tasks", "start", "seeds", *counts], rows, words=2),
+        "paper4 tasks": table(["tasks", *counts], rows),
         "paper4 languages": table(["model", *papers], by_model),
         "translated rows": translated["rows"],
         "translated sources": sources([translated], "translated.json"),
         "language sources": sources([read_result(folder.parent / "by-language.json")], "by-language.json"),
     }
-
-
-def _bundle(results: Path, bundle: Path) -> dict[str, Any]:
-    spec, measured = read_spec(bundle), read_result(results / "default" / "flickr8k-test.json")
-    gains = [
-        {"way": way.replace("_", " "), "recall": name, **gain}
-        for way, gains in measured["gain_of_reranking"].items()
-        for name, gain in gains.items()
-    ]
-    unknown = " The commit was not recorded; see the file's history." if measured["commit"] == "unknown" else ""
-    return {
-        "bundle results": results_of(spec),
-        "bundle gains": gains,
-        "bundle sources": sources([measured], "default/flickr8k-test.json") + unknown,
-    }
-
-
-def _fast(results: Path) -> dict[str, Any]:
-    """Compare the fast image graph with the full one, by embeddings alone, and list what each training part adds."""
-    rows = []
-    for name in ("flickr8k-test", "coco-val", "web-val", "names-val"):
-        both = [read_result(results / folder / f"{name}.json")["rows"][0] for folder in ("default", "fast")]
-        full, fast = (row["names"]["top1"] if "names" in row else row["rSum"] for row in both)
-        measure = "top 1" if "names" in both[0] else "rSum"
-        rows.append({"name": name, "measure": measure, "full": full, "fast": fast, "difference": fast - full})
-    found = read_result(results / "fast" / "ingredients.json")
-    runs, parts = {row["run"]: row for row in found["rows"]}, {}
-    for run, row in runs.items():
-        gains = [
-            f"{row[of]:z.1f} | {row[of] - runs['short'][of]:+z.1f}" for of in ("flickr8k-val rSum", "names-val top1")
-        ]
-        parts[f"fast {run}"] = " | ".join([f"{row['steps']:,}", *gains])
-    return {
-        "fast results": rows,
-        "fast sizes": found["sizes"],
-        "fast weights": [
-            {name: MISSING if one is None else one for name, one in row.items()} for row in found["weights"]
-        ],
-        **parts,
-        "fast sources": sources([read_result(results / "fast" / "flickr8k-test.json"), found], "fast"),
-    }
-
-
-def _cascade(results: Path) -> dict[str, Any]:
-    found = read_result(results / "cascade.json")
-    interval = "{value:+z.1f} [{low:+z.1f}, {high:+z.1f}]"
-    rows = [row | {"gain": interval.format(**row["gain"]) if row["late"] else MISSING} for row in found["rows"]]
-    return {"cascade": found, "cascade rows": rows, "cascade sources": sources([found], "cascade.json")}
 
 
 def with_deviation(estimate: Estimate) -> str:
@@ -383,7 +322,6 @@ def with_interval(gain: Estimate | None) -> str:
 
 def main() -> None:
     (ROOT / "docs" / "results.md").write_text(page(), encoding="utf-8")
-    save(lambda: plot(read_result(RESULTS / "relevance.json")), ROOT / "docs" / PLOT)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pytest
 from benchmarks import bench
 from benchmarks.bench import TARGETS, Target
 from benchmarks.markdown import fill, replace_block
-from benchmarks.pages import blocks, performance, plots, scale
+from benchmarks.pages import blocks, bundled_model, performance, plots, scale
 from benchmarks.provenance import RESULTS, ROOT
 from replication import results_page
 
@@ -34,6 +34,7 @@ def test_the_performance_page_its_plots_and_the_readme_are_up_to_date(tmp_path: 
 
 def test_the_other_pages_are_up_to_date() -> None:
     assert read("scale.md") == scale.page(), "run `make results`"
+    assert read("bundled-model.md") == bundled_model.page()
     assert read("results.md") == results_page.page()
     assert [name for name in blocks.BLOCKS if blocks.page(name, read(name)) != read(name)] == []
 

@@ -1,4 +1,4 @@
-"""The part of docs/results.md on relevance: tables, and a plot of observed against stated probabilities."""
+"""The part of docs/bundled-model.md on relevance: tables, and a plot of observed against stated probabilities."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,33 +9,27 @@ import numpy as np
 from benchmarks.markdown import MISSING, sources
 
 PLOT = Path("plots", "relevance.svg")
+_SHIPPED = "all validation sets"  # what the bundle's fit is fitted on
 KINDS = {"noun": "nouns", "phrase": "phrases", "sentence": "sentences", "name": "names"}
 _COLOURS = {"noun": "#0072b2", "phrase": "#e69f00", "sentence": "#009e73", "name": "#cc79a7"}
 
 
-def relevance_values(
-    result: Mapping[str, Any], fresh: Mapping[str, Any], before: Mapping[str, Any], previous: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the values for the page's template.
-
-    fresh: tests on other images and words. before, previous: the same tests of the previous fit, judged by the previous
-    and by the current rules.
-    """
+def values(result: Mapping[str, Any], fresh: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values for the page's template; fresh: tests on other images and words."""
     lists = {key: result["collection"][key] for key in ("not_found", "found")}
+    shipped = [one for one in _tests(fresh) if one["fitted_on"] == _SHIPPED]
     return {
         "relevance tests": _tests(result),
+        "fresh tests": shipped,
+        "line tests": shipped,
         "collection": {**result["collection"], **{key: ", ".join(found) or "none" for key, found in lists.items()}},
         "counts": {key: len(found) for key, found in lists.items()},
         "relevance plot": f"![Stated and observed probabilities]({PLOT.as_posix()})",
         "relevance weights": ", ".join(f"{name} {value:.2f}" for name, value in result["weights"].items()),
         "relevance line": result["line"],
         "relevance sources": sources([result], "relevance.json"),
-        "fresh tests": _tests(fresh),
-        "fresh tests before": _shipped(before, "previous") + _shipped(previous, "current"),
         "fresh phrases": _phrases(fresh),
         "fresh sources": sources([fresh], "relevance-fresh.json"),
-        "fresh sources before": sources([before], "relevance-fresh-before.json"),
-        "fresh sources previous": sources([previous], "relevance-fresh-previous.json"),
     }
 
 
@@ -53,19 +47,12 @@ def _tests(result: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _phrases(fresh: Mapping[str, Any]) -> dict[str, float]:
     """Return the mean stated and observed probability of the bundle's fit, for phrases with other nouns."""
-    asked = ("all validation sets", "coco-test", "other nouns")
+    asked = (_SHIPPED, "coco-test", "other nouns")
     tests = [one for one in fresh["tests"] if (one["fitted_on"], one["tested_on"], one["nouns"]) == asked]
     bins = max(tests, key=lambda one: one["images"])["kinds"]["phrase"]["bins"]
     counts, stated, observed = np.array(bins, dtype=np.float64).T
     means = {"stated": stated, "observed": observed}
     return {name: float(np.average(values, weights=counts)) for name, values in means.items()}
-
-
-def _shipped(result: Mapping[str, Any], rules: str) -> list[dict[str, Any]]:
-    """Return the tests of the bundle's own fit in the largest collection of each source."""
-    own = [one for one in _tests(result) if one["fitted_on"] == "all validation sets"]
-    largest = max(one["images"] for one in own)
-    return [one | {"rules": rules} for one in own if one["images"] == largest]
 
 
 def _points(figures: Mapping[str, Any] | None) -> str:

@@ -112,6 +112,25 @@ def test_unwanted_content_counts_by_the_graph_s_own_relevance(mixed: Path, full:
     assert found["new/7.png"][1] == pytest.approx(alone["new/7.png"][1])
 
 
+def test_relevant_images_are_found_below_less_relevant_ones_of_the_other_graph(mixed: Path, full: Model) -> None:
+    """An image of the full graph is more relevant than one of the fast graph with the same cosine."""
+    with Collection.open(mixed, full) as collection:
+        for text in ("a red dog", "a cat", "two birds", "blue water"):
+            ranked = collection.search(text, k=50, rerank=0, duplicates="show")
+            if ranked[0].encoded_by == "fast":
+                break
+        best = next(hit for hit in ranked if not hit.encoded_by)
+        assert best.relevance is not None
+        assert ranked[0].relevance is not None
+        least = best.relevance - 1e-3
+        assert ranked[0].relevance < least
+        for found in (
+            collection.search(text, k=1, rerank=0, duplicates="show", min_relevance=least),
+            collection.search_together([text, "snow"], k=1, duplicates="show", min_relevance=least)[0],
+        ):
+            assert [hit.path for hit in found] == [best.path]
+
+
 def test_texts_in_other_languages_have_the_relevance_of_their_language(
     mixed: Path, quick_bundle: Path, german_bundle: Path, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ from retrieval.made_up import PIXEL
 from sightline.bundle import Bundle, Encoded
 from sightline.bundle.model import Calibration
 from sightline.bundle.relevance_formula import PairRelevance
+from sightline.retrieval import duplicates, first_stage, late
 from sightline.retrieval.cascade import Cascade, Ranking
 from sightline.retrieval.costs import Costs
 from sightline.retrieval.first_stage import Scope
@@ -85,12 +86,12 @@ def test_what_is_not_wanted_lowers_the_relevance_of_a_pair_and_depends_on_nothin
     assert of_item(many.run(asked), 3) == pytest.approx(lowered, abs=1e-6)
 
 
-@pytest.mark.parametrize("options", [{"not_": "a dog"}, {"late": "all"}, {"not_": "a dog", "rerank": 5}])
+@pytest.mark.parametrize("options", [{}, {"not_": "a dog"}, {"late": "all"}, {"late": "all", "not_": "a dog"}])
 @pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
 def test_results_with_a_least_relevance_are_those_of_the_whole_list(
     fitted: Bundle, items: Encoded, tmp_path: Path, options: dict[str, Any], share: float
 ) -> None:
-    """Here, relevance does not fall from one result to the next."""
+    """Unless nothing else is asked for, relevance does not fall from one result to the next."""
     many = cascade_over(fitted, items, 2000, tmp_path)
     whole = many.run(asked := SearchOptions(TEXT, k=2000, **{"rerank": 0, **options}))
     assert whole.relevances is not None
@@ -99,6 +100,63 @@ def test_results_with_a_least_relevance_are_those_of_the_whole_list(
     for k in (1, 10, 40):
         found = many.run(dataclasses.replace(asked, k=k, min_relevance=least)).at_least(least).candidates.ids
         assert found[:k].tolist() == wanted[:k].tolist()
+        reranked = many.run(dataclasses.replace(asked, k=k, min_relevance=least, rerank=k)).candidates.ids
+        assert sorted(reranked.tolist()) == sorted(wanted[:k].tolist()), "only relevant items are reranked"
+
+
+@pytest.mark.parametrize("options", [{}, {"not_": "a dog"}, {"late": "all", "not_": "a dog"}])
+def test_a_search_with_a_least_relevance_that_no_item_has_examines_hardly_more(
+    fitted: Bundle, items: Encoded, tmp_path: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = cascade_over(fitted, items, 2000, tmp_path)
+    examined: list[int] = []
+    searched: list[object] = []
+    fold, search = duplicates.folded, LocalStore.search
+    for module in (first_stage, late):
+        monkeypatch.setattr(module, "folded", lambda some, *given: examined.append(len(some)) or fold(some, *given))
+    monkeypatch.setattr(LocalStore, "search", lambda *given: searched.append(given) or search(*given))
+    asked = SearchOptions(TEXT, k=10, rerank=0, min_relevance=0.9999, **options)
+    found = many.run(asked, Scope(fold=True))
+    whole = many.run(dataclasses.replace(asked, k=2000, min_relevance=None))
+    assert not len(found.candidates)
+    assert whole.best_relevance is not None
+    assert found.best_relevance is not None
+    assert 0.9999 > found.best_relevance > 0.5 * whole.best_relevance
+    assert sum(examined) == 0
+    assert len(searched) <= 2, "one for each of the two"
+
+
+def test_a_blank_image_is_never_relevant_enough(fitted: Bundle, items: Encoded, tmp_path: Path) -> None:
+    few = cascade_over(fitted, items, 20, tmp_path)
+    asked = SearchOptions(TEXT, k=20, rerank=0)
+    first, second = few.run(asked).candidates.ids[:2].tolist()
+    without = Scope(blank=lambda ids: {first}.intersection(ids))
+    found = few.run(dataclasses.replace(asked, min_relevance=0.01), without)
+    assert found.candidates.ids[0] == second
+    assert first not in found.candidates.ids
+    assert found.best_relevance == of_item(found, second)
+
+
+def test_relevance_that_is_higher_for_items_of_the_fast_graph_is_found_further_down(
+    fitted: Bundle, items: Encoded, quick_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = cascade_over(fitted, items, 2000, tmp_path)
+    whole = many.run(SearchOptions(TEXT, k=2000, rerank=0))
+    fast = whole.candidates.ids[500:1500:7]
+    spec = Bundle.open(quick_bundle).spec
+    quick = Bundle(quick_bundle, dataclasses.replace(spec, relevance=FITTED, words="a ball red dog"))
+    monkeypatch.setattr(LocalStore, "fast_ids", lambda _, ids: np.intersect1d(ids, fast))
+    generous = PairRelevance({"cosine": 4.0, "bias": 6.0})
+    both = dataclasses.replace(many, model=quick, fast_relevance=generous)
+    assert whole.best_relevance is not None
+    least = whole.best_relevance + 1e-3
+    for found in (
+        both.run(SearchOptions(TEXT, k=10, rerank=0, min_relevance=least)),
+        both.run_together(["a dog", TEXT], 10, min_relevance=least)[1],
+    ):
+        assert found.candidates.ids.tolist() == fast[:10].tolist()
+        assert found.relevances is not None
+        assert found.relevances.min() > least
 
 
 def test_queries_with_an_image_have_no_relevance(fitted: Bundle, items: Encoded, tmp_path: Path) -> None:

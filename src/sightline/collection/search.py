@@ -82,14 +82,12 @@ class CollectionSearch:
         if self.text is not None and any(split_quotes(text)[1] for text in texts):
             return [self.run(replace(one, late=0, rerank=0)) for one in options]
         cascade, cache = self.cascade(), ItemCache(self.catalog)
-        if first.min_relevance is not None and cascade.fast_relevance is not None:  # relevance may rise again
-            return [self.run(replace(one, late=0, rerank=0)) for one in options]
         read = [in_language(cascade.model, one.lang, text) for one, text in zip(options, texts, strict=True)]
         rankings: dict[int, Ranking] = {}
         for model in dict.fromkeys(model for model, _ in read):  # in one batch, unless languages are mixed
             places = [place for place, one in enumerate(read) if one[0] is model]
             scope, own = self._scope(cache, texts[0], first.duplicates), [texts[place] for place in places]
-            ranked = cascade.reading(model).run_together(own, first.k, scope)
+            ranked = cascade.reading(model).run_together(own, first.k, scope, first.min_relevance)
             rankings |= dict(zip(places, ranked, strict=True))
         results = []
         for place, (one, (model, lang)) in enumerate(zip(options, read, strict=True)):

@@ -16,12 +16,12 @@ from sightline.bundle.relevance_formula import PairRelevance
 from sightline.errors import ModelError, OptionError
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.costs import Costs, Stopwatch, search_stopwatch
-from sightline.retrieval.first_stage import EVERYTHING, MORE, MOST, Scope, retrieve, retrieve_together
+from sightline.retrieval.first_stage import EVERYTHING, Scope, retrieve, retrieve_together
 from sightline.retrieval.late import LateScorer, rank_all
 from sightline.retrieval.moments import with_moments
 from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.query import Encode, EncodedQuery, ItemKind, Query, encode, encode_together
-from sightline.retrieval.relevance import gallery_relevances, pair_relevances
+from sightline.retrieval.relevance import LeastRelevance, gallery_relevances, pair_relevances
 from sightline.retrieval.stages import Plan, Score, Stage, resolve
 from sightline.stores.base import RefinableStore, Store
 
@@ -37,6 +37,7 @@ class Ranking:
 
     line: the minimum relevance for a candidate to count as a match; None if relevance is unknown, or of the older kind.
     fast: the ids of the candidates that the model's fast image graph encoded.
+    best_relevance: the highest relevance of any examined item, even one that is no candidate because it is too low.
     """
 
     candidates: Candidates
@@ -45,11 +46,7 @@ class Ranking:
     truncated: bool = False
     line: float | None = None
     fast: frozenset[int] = frozenset()
-
-    @property
-    def best_relevance(self) -> float | None:
-        """The highest relevance of any candidate; None if there are no candidates or relevance is unknown."""
-        return None if self.relevances is None or not len(self.relevances) else float(self.relevances.max())
+    best_relevance: float | None = None
 
     def at_least(self, least: float | None) -> "Ranking":
         """Return the candidates with at least this relevance; all if it is None."""
@@ -97,44 +94,44 @@ class Cascade:
         across = encoded.across
         late = None if across is None else LateScorer(self.store, across, self.kind, plan.late_fragments)
         n = max(plan.k, plan.longest)
-        while True:
-            candidates = self._first(encoded, n, plan, scope, late, watch)
-            if n >= MOST or not self._may_lack(candidates, encoded, n, plan, options.min_relevance):
-                break
-            n = min(MOST, n * MORE)
+        least = self._least(options.min_relevance, encoded, plan, scope)
+        if late is not None and plan.late == "all":
+            with watch("interact"):
+                candidates = rank_all(late, encoded, n, scope, least)
+                self._check_finite(candidates.scores)
+        else:
+            with watch("retrieve"):
+                candidates = retrieve(self.store, encoded, n, scope, least=least)
         for stage in self._stages(plan, across, late):
             with watch(_PART[stage.name]):
                 share = 0.5 if stage.name == "late" and plan.rerank else 1.0
                 candidates = self._run(stage, candidates, watch, share)
         with watch("retrieve"):
             candidates = with_moments(candidates, plan.k, encoded, self.store, scope.moments)
-        return self._ranking(encoded, candidates, plan, scope, watch)
+        return self._ranking(encoded, candidates, plan, scope, watch, least)
 
-    def _first(
-        self, query: EncodedQuery, n: int, plan: Plan, scope: Scope, late: LateScorer | None, watch: Stopwatch
-    ) -> Candidates:
-        """Return the n best items of the first stage."""
-        if late is None or plan.late != "all":
-            with watch("retrieve"):
-                return retrieve(self.store, query, n, scope)
-        with watch("interact"):
-            candidates = rank_all(late, query, n, scope)
-            self._check_finite(candidates.scores)
-            return candidates
+    def _least(self, least: float | None, query: EncodedQuery, plan: Plan, scope: Scope) -> LeastRelevance | None:
+        """Return the least relevance of results; None if it was not asked for, or is relative to other results."""
+        if least is None or plan.relevance is None or not self._has_relevance(query):
+            return None
+        fitted = plan.relevance
+        fits = [fitted, *([self.fast_relevance] if self.fast_relevance is not None else [])]
 
-    def _may_lack(self, candidates: Candidates, query: EncodedQuery, n: int, plan: Plan, least: float | None) -> bool:
-        """Return whether items after the first n may be relevant enough while too few of these are.
+        def of(ids: Int64Array, cosines: Float64Array) -> Float64Array:
+            found = self._pair_relevances(query, ids, cosines, fitted)
+            if scope.blank is not None:
+                found[np.isin(ids, list(scope.blank(ids.tolist())))] = 0.0
+            return found
 
-        Relevance falls from one to the next, unless the order depends on more than what relevance is computed from.
-        """
-        if least is None or len(candidates) < n or plan.relevance is None:
-            return False
-        if not query.unwanted and plan.late != "all" and self.fast_relevance is None:
-            return False
-        relevances = self._pair_relevances(query, candidates, plan.relevance)
-        return relevances is not None and int(np.count_nonzero(relevances >= least)) < plan.k
+        def highest(cosine: float) -> float:
+            ends = np.array([-1.0, max(-1.0, cosine)])  # relevance rises or falls with the cosine
+            return max(float(one.of(query.text, ends, self.model.words).max()) for one in fits)
 
-    def run_together(self, texts: Sequence[str], k: int, scope: Scope = EVERYTHING) -> list[Ranking]:
+        return LeastRelevance(least, of, highest)
+
+    def run_together(
+        self, texts: Sequence[str], k: int, scope: Scope = EVERYTHING, min_relevance: float | None = None
+    ) -> list[Ranking]:
         """Search for many texts with the first stage alone: the same results as from `run`, but faster.
 
         The time reported for each text is the time of the whole batch.
@@ -143,47 +140,60 @@ class Cascade:
         watch = search_stopwatch(clock=self.clock)
         with watch("encode"):
             queries = encode_together(texts, self.model, self.kind)
+        leasts = [self._least(min_relevance, query, plan, scope) for query in queries]
         with watch("retrieve"):
-            pairs = zip(queries, retrieve_together(self.store, queries, k, scope), strict=True)
+            pairs = zip(queries, retrieve_together(self.store, queries, k, scope, leasts), strict=True)
             found = [with_moments(own, k, query, self.store, scope.moments) for query, own in pairs]
-        return [self._ranking(query, own, plan, scope, watch) for query, own in zip(queries, found, strict=True)]
+        return [
+            self._ranking(query, own, plan, scope, watch, least)
+            for query, own, least in zip(queries, found, leasts, strict=True)
+        ]
 
     def _ranking(
-        self, query: EncodedQuery, candidates: Candidates, plan: Plan, scope: Scope, watch: Stopwatch
+        self,
+        query: EncodedQuery,
+        candidates: Candidates,
+        plan: Plan,
+        scope: Scope,
+        watch: Stopwatch,
+        least: LeastRelevance | None,
     ) -> Ranking:
         """Add the relevance of candidates; it is unknown for a query with an image, as none was fitted for those.
 
         The relevance of an item is that of the image graph that encoded it. A blank image shows nothing, so its
         relevance is 0.
         """
-        found, line, fast = None, None, self._fast(candidates)
+        found, line, fast = None, None, self._fast(candidates.ids)
         if plan.relevance is not None:
-            found = self._pair_relevances(query, candidates, plan.relevance)
-            line = None if found is None else plan.relevance.line
+            if self._has_relevance(query):
+                found = self._pair_relevances(query, candidates.ids, candidates.embed, plan.relevance)
+                found[candidates.is_blank()] = 0.0
+                line = plan.relevance.line
         elif query.across is not None:
             items = self.store.stats().items if scope.allowed is None else len(scope.allowed)
             found = gallery_relevances(candidates, plan.calibration, items)
-        return Ranking(candidates, found, watch.milliseconds, query.truncated, line, fast)
+        highest = None if found is None or not len(found) else float(found.max())
+        best = highest if least is None else least.best
+        return Ranking(candidates, found, watch.milliseconds, query.truncated, line, fast, best)
+
+    def _has_relevance(self, query: EncodedQuery) -> bool:
+        """Return whether the relevance of pairs was fitted for such queries: texts that look for images."""
+        return self.kind == "images" and query.across is not None and query.beside is None
 
     def _pair_relevances(
-        self, query: EncodedQuery, candidates: Candidates, fitted: PairRelevance
-    ) -> Float64Array | None:
-        """Return the relevance of each candidate; None if it was not fitted for such queries."""
-        if self.kind != "images" or query.across is None or query.beside is not None:
-            return None
-        found = pair_relevances(query, candidates, fitted, self.model.words, self.store)
-        fast = self._fast(candidates)
+        self, query: EncodedQuery, ids: Int64Array, cosines: Float64Array, fitted: PairRelevance
+    ) -> Float64Array:
+        """Return the relevance of items [n] that are not blank, by their cosines with a text [n]."""
+        words, fast = self.model.words, self._fast(ids)
+        found = pair_relevances(query, ids, cosines, fitted, words, self.store)
         if fast and self.fast_relevance is not None and self.model.fast_relevance is not None:
-            own = np.flatnonzero(np.isin(candidates.ids, list(fast)))
-            found[own] = pair_relevances(
-                query, candidates.taken(own), self.fast_relevance, self.model.words, self.store
-            )
-        found[candidates.is_blank()] = 0.0
+            own = np.flatnonzero(np.isin(ids, list(fast)))
+            found[own] = pair_relevances(query, ids[own], cosines[own], self.fast_relevance, words, self.store)
         return found
 
-    def _fast(self, candidates: Candidates) -> frozenset[int]:
-        """Return the ids of the candidates that the model's fast image graph encoded."""
-        return frozenset(self.store.fast_ids(candidates.ids).tolist() if isinstance(self.store, RefinableStore) else ())
+    def _fast(self, ids: Int64Array) -> frozenset[int]:
+        """Return the ids of the items that the model's fast image graph encoded."""
+        return frozenset(self.store.fast_ids(ids).tolist() if isinstance(self.store, RefinableStore) else ())
 
     def _prepare(self, query: Query, plan: Plan) -> None:
         """Have the model start loading everything that the query will need."""

@@ -10,6 +10,7 @@ from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.duplicates import folded
 from sightline.retrieval.moments import Moments, best_of_each
 from sightline.retrieval.query import EncodedQuery
+from sightline.retrieval.relevance import LeastRelevance
 from sightline.stores.base import Neighbors, Store
 
 Exists = Callable[[Sequence[int]], Container[int]]
@@ -47,9 +48,17 @@ EVERYTHING = Scope()
 
 
 def retrieve(
-    store: Store, query: EncodedQuery, n: int, scope: Scope = EVERYTHING, *, first: Neighbors | None = None
+    store: Store,
+    query: EncodedQuery,
+    n: int,
+    scope: Scope = EVERYTHING,
+    *,
+    first: Neighbors | None = None,
+    least: LeastRelevance | None = None,
 ) -> Candidates:
-    """Find the n best items. first: the store's results for `query` in the first round, if already known.
+    """Find the n best items that are relevant enough.
+
+    first: the store's results for `query` in the first round, if already known.
 
     If an item shows more unwanted content than is typical of the collection, its cosine is lowered by the difference.
     Scores are never raised, so once the n-th best score reaches the lowest cosine examined, no item further down can be
@@ -64,27 +73,35 @@ def retrieve(
         is_all = len(ids) < want
         lowest = -np.inf if is_all else cosines[-1]
         kept = existing(ids, scope.exists)
-        candidates = _judged(store, query, ids[kept], cosines[kept], unwanted, scope)
+        candidates = _judged(store, query, ids[kept], cosines[kept], unwanted, scope, least)
         candidates = blank_last(candidates, scope.blank)
         sure = int(np.count_nonzero((candidates.scores >= lowest) & ~candidates.is_blank()))
-        if is_all or sure >= n or want >= MOST:
+        if is_all or sure >= n or want >= MOST or (least is not None and least.excludes(lowest)):
             return candidates.first(n)
         want *= MORE
 
 
 def retrieve_together(
-    store: Store, queries: Sequence[EncodedQuery], n: int, scope: Scope = EVERYTHING
+    store: Store,
+    queries: Sequence[EncodedQuery],
+    n: int,
+    scope: Scope = EVERYTHING,
+    leasts: Sequence[LeastRelevance | None] | None = None,
 ) -> list[Candidates]:
     """Find the same items as `retrieve` for many queries, reading each item only once.
 
-    Queries must not exclude unwanted content. `scope.exists` is called with the items of all queries at once.
+    leasts: the least relevance of each query's results. Queries must not exclude unwanted content. `scope.exists` is
+    called with the items of all queries at once.
     """
     want = _bounded(store, 2 * n if scope.fold or scope.moments else n)
     found = store.search(np.stack([query.vector for query in queries]), want, scope.allowed)
     if scope.exists is not None:
         scope.exists(sorted({id for id in found.ids.ravel().tolist() if id >= 0}))
     firsts = [Neighbors(found.ids[row, None], found.scores[row, None]) for row in range(len(queries))]
-    return [retrieve(store, query, n, scope, first=first) for query, first in zip(queries, firsts, strict=True)]
+    return [
+        retrieve(store, query, n, scope, first=first, least=least)
+        for query, first, least in zip(queries, firsts, leasts or [None] * len(queries), strict=True)
+    ]
 
 
 def _bounded(store: Store, want: int) -> int:
@@ -112,9 +129,18 @@ def existing(ids: Int64Array, exists: Exists | None) -> BoolArray:
 
 
 def _judged(
-    store: Store, query: EncodedQuery, ids: Int64Array, cosines: Float64Array, unwanted: "Unwanted | None", scope: Scope
+    store: Store,
+    query: EncodedQuery,
+    ids: Int64Array,
+    cosines: Float64Array,
+    unwanted: "Unwanted | None",
+    scope: Scope,
+    least: LeastRelevance | None,
 ) -> Candidates:
-    """Score items by their cosines [n] and the rest of the query, sort them, and fold those showing the same image."""
+    """Score items by their cosines [n] and the rest of the query, sort them, and fold those showing the same image.
+
+    Items that are not relevant enough are left out.
+    """
     embed, beside, penalty = cosines, np.zeros(len(ids)), np.zeros(len(ids))
     embeddings = np.empty((len(ids), 0), dtype=np.float32)
     if scope.fold or unwanted or query.beside is not None:
@@ -127,7 +153,9 @@ def _judged(
     scores = cosines - penalty
     candidates = Candidates(ids, scores, embed - penalty, ("embed",) * len(ids), embed, beside, penalty)
     order = np.argsort(-scores, kind="stable")
-    if not scope.fold and not scope.moments and not (order[1:] < order[:-1]).any():
+    if least is not None:
+        order = order[least.keeps(ids, embed)[order]]
+    elif not scope.fold and not scope.moments and not (order[1:] < order[:-1]).any():
         return candidates
     places, are_videos = best_of_each(ids[order], scope.moments)
     kept = candidates.taken(order[places])

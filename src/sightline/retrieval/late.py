@@ -15,6 +15,7 @@ from sightline.retrieval.first_stage import EVERYTHING, MORE, MOST, Scope, Unwan
 from sightline.retrieval.maxsim import patches_with_texts, words_with_images
 from sightline.retrieval.moments import best_of_each
 from sightline.retrieval.query import EncodedQuery, ItemKind
+from sightline.retrieval.relevance import LeastRelevance
 from sightline.stores.base import Store
 
 _AT_ONCE = 64  # items; a separate thread is worthwhile for so many
@@ -59,8 +60,10 @@ class LateScorer:
         return np.concatenate(map_slices(scores_of, len(ids), min(share, 4 * _AT_ONCE)))
 
 
-def rank_all(late: LateScorer, query: EncodedQuery, n: int, scope: Scope = EVERYTHING) -> Candidates:
-    """Find the n best of all items by late interaction instead of by embedding.
+def rank_all(
+    late: LateScorer, query: EncodedQuery, n: int, scope: Scope = EVERYTHING, least: LeastRelevance | None = None
+) -> Candidates:
+    """Find the n best of all items that are relevant enough, by late interaction instead of by embedding.
 
     Fragments are read a few items at a time, by as many threads as there are CPUs. The result does not depend on the
     number of threads, and memory use is little more than one score per item.
@@ -72,10 +75,12 @@ def rank_all(late: LateScorer, query: EncodedQuery, n: int, scope: Scope = EVERY
     want = 2 * n if scope.fold or scope.moments else n
     while True:
         places = order[:want][existing(ids[order[:want]], scope.exists)]
-        firsts, are_videos = best_of_each(ids[places], scope.moments)
-        places = places[firsts]
         embeddings = late.store.fetch(ids[places], "embedding").values[:, 0]
         embed = (embeddings @ late.across.embedding[0]).astype(np.float64)
+        relevant = np.arange(len(places)) if least is None else np.flatnonzero(least.keeps(ids[places], embed))
+        firsts, are_videos = best_of_each(ids[places[relevant]], scope.moments)
+        kept = relevant[firsts]
+        places, embeddings, embed = places[kept], embeddings[kept], embed[kept]
         found = Candidates(
             ids[places], scores[places], fit[places], ("late",) * len(places), embed, beside[places], penalty[places]
         )

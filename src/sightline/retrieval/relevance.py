@@ -1,10 +1,11 @@
 """The relevance of results: of each query-item pair by itself or, in older bundles, relative to the whole gallery."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from sightline.arrays import Float64Array, FloatArray
+from sightline.arrays import BoolArray, Float64Array, FloatArray, Int64Array
 from sightline.bundle.model import Calibration
 from sightline.bundle.relevance_formula import PairRelevance
 from sightline.bundle.words import Words
@@ -30,16 +31,41 @@ def relevance(scores: FloatArray, calibration: Calibration, items: int | None = 
     return sigmoid(logits)
 
 
-def pair_relevances(
-    query: EncodedQuery, candidates: Candidates, fitted: PairRelevance, words: Words, store: Store
-) -> Float64Array:
-    """Return the probability that each candidate [n] shows what a text asks for, and nothing unwanted.
+@dataclass(slots=True)
+class LeastRelevance:
+    """The least relevance that a result may have: the first stage looks further down for as many as it should find.
 
-    It depends only on the pair, not on other items, other results, filters or stages.
+    of: returns the relevance of items by their ids [n] and cosines [n]. highest: returns the highest relevance that an
+    item with at most this cosine may have. best: the highest relevance seen so far.
     """
-    chances = fitted.of(query.text, candidates.embed, words)
-    if query.unwanted and len(candidates):
-        embeddings = store.fetch(candidates.ids, "embedding").values[:, 0]
+
+    least: float
+    of: Callable[[Int64Array, Float64Array], Float64Array]
+    highest: Callable[[float], float]
+    best: float | None = None
+
+    def keeps(self, ids: Int64Array, cosines: Float64Array) -> BoolArray:
+        """Return which of these items [n] are relevant enough."""
+        relevances = self.of(ids, cosines)
+        if len(ids):
+            self.best = max(self.best or 0.0, float(relevances.max()))
+        return relevances >= self.least
+
+    def excludes(self, cosine: float) -> bool:
+        """Return whether no item with at most this cosine is relevant enough."""
+        return self.highest(cosine) < self.least
+
+
+def pair_relevances(
+    query: EncodedQuery, ids: Int64Array, cosines: Float64Array, fitted: PairRelevance, words: Words, store: Store
+) -> Float64Array:
+    """Return the probability that each item [n] shows what a text asks for, and nothing unwanted.
+
+    It depends only on the pair, not on other items, other results, filters or stages. cosines: with the text, [n].
+    """
+    chances = fitted.of(query.text, cosines, words)
+    if query.unwanted and len(ids):
+        embeddings = store.fetch(ids, "embedding").values[:, 0]
         for text, vector in zip(query.unwanted, query.without, strict=True):
             chances *= 1 - fitted.of(text, embeddings @ vector, words)
     return chances

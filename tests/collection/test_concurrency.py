@@ -2,7 +2,6 @@
 
 import base64
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,6 +21,7 @@ from sightline.collection import Collection, trust
 from sightline.collection.catalog import integrity
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import PendingFile
+from sightline.collection.catalog.integrity import DamagedCatalogError
 from sightline.collection.catalog.schema import CATALOG_FILE
 from sightline.collection.catalog.timeline import Timeline
 from sightline.collection.image_text import database
@@ -89,17 +90,36 @@ def test_a_collection_opened_twice_stays_readable_while_other_processes_write(ph
         assert wide == 0 < len(collection.browse("width > 5000"))
 
 
+def test_a_new_catalog_keeps_its_locks_while_another_thread_reads_it(tmp_path: Path) -> None:
+    with closing(Catalog.open(tmp_path, write=True)) as writer:
+        with writer.transaction():
+            writer.connection.execute("CREATE TABLE extra (one)")
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(lambda: Catalog.open(tmp_path).close()).result()
+        command = [sys.executable, "-c", _WRITE, str(tmp_path / CATALOG_FILE), "CREATE TABLE other (one)"]
+        subprocess.run(command, check=True)
+        assert (tmp_path / f"{CATALOG_FILE}-wal").exists(), "still in use"
+
+
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="this system does not list open files")
-def test_the_files_of_deleted_catalogs_do_not_stay_open(photos: Path, model: Instant, tmp_path: Path) -> None:
-    for number in range(3):
-        at = tmp_path / f"collection{number}"
-        sightline.index(photos, at=at, model=model)
-        Collection.open(at).close()
-        shutil.rmtree(at)
-    at = sightline.index(photos, model=model).at
-    Collection.open(at).close()
-    links = [str(one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
-    assert not [link for link in links if str(tmp_path / "collection") in link]
+def test_a_closed_collection_leaves_no_file_open(photos: Path, model: Instant, tmp_path: Path) -> None:
+    at = sightline.index(photos, at=tmp_path / "collection", model=model).at
+
+    def open_files() -> list[str]:
+        links = [str(one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
+        return [link for link in links if str(at) in link]
+
+    with Collection.open(at) as one, Collection.open(at) as other:
+        assert len(one) == len(other)
+        assert open_files()
+    assert open_files() == []
+    damaged = at / CATALOG_FILE
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    with pytest.raises(DamagedCatalogError):
+        Collection.open(at)
+    assert open_files() == []
+    sightline.index(photos, at=at, model=model)
+    assert open_files() == []
 
 
 def test_searches_go_on_while_another_process_creates_the_text_database(photos: Path, model: Instant) -> None:

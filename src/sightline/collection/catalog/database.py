@@ -5,9 +5,10 @@ Vectors belong to rows of `contents`, not to files: copies of an image share one
 
 import os
 import sqlite3
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,14 @@ class Catalog:
     Several threads may read at once. Only one thread may write at a time, inside `transaction`.
     """
 
-    def __init__(self, at: Path, connection: sqlite3.Connection | Readers, *, trusted: bool = True) -> None:
+    def __init__(
+        self, at: Path, connection: sqlite3.Connection | Readers, *, trusted: bool = True, held: ExitStack | None = None
+    ) -> None:
+        """held: releases the file when the catalog is closed or is no longer used; see `integrity.held`."""
         self.at = at
         self._opened = connection
         self._trusted = trusted
+        self._release = weakref.finalize(self, (held or ExitStack()).close)
 
     @classmethod
     def open(cls, at: Path, *, write: bool = False, trusted: bool = True) -> "Catalog":
@@ -51,17 +56,23 @@ class Catalog:
         trusted: whether the catalog may refer to files outside its folder and to the network.
         """
         path = at / CATALOG_FILE
-        is_checked = integrity.check(path)
-        if not write:
-            return cls(at, Readers(lambda: connect(path, write=False)), trusted=trusted)
-        integrity.forget(path)
-        connection = connect(path, write=True)
-        catalog = cls(at, connection, trusted=trusted)
+        with ExitStack() as held:
+            with suppress(OSError):  # a new one, or one that cannot be opened
+                held.enter_context(integrity.held(path))
+            is_checked = integrity.check(path)
+            if not write:
+                readers = Readers(lambda: connect(path, write=False))
+                return cls(at, readers, trusted=trusted, held=held.pop_all())
+            integrity.forget(path)
+            connection = connect(path, write=True)
+            held.enter_context(integrity.held(path))  # now that it exists
+            catalog = cls(at, connection, trusted=trusted, held=held.pop_all())
         if not is_checked:
             try:
                 catalog.quick_check()
             except BaseException:
                 connection.close()
+                catalog._release()
                 raise
         return catalog
 
@@ -95,6 +106,7 @@ class Catalog:
             self._opened.close()
         else:
             integrity.close_and_record(self.at / CATALOG_FILE, self._opened)
+        self._release()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

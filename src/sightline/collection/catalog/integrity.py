@@ -7,6 +7,9 @@ import os
 import secrets
 import sqlite3
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +22,18 @@ CHECKSUM_FILE = "catalog.sum"
 _LARGEST = 10_000  # bytes in the checksum file
 _AT_ONCE = 4 << 20
 _WAIT_MS = 1000  # how long to wait for readers at the end of writing
-_handles: dict[tuple[int, int], int] = {}  # by device and inode
 _opening = threading.Lock()
+
+
+@dataclass(slots=True)
+class _Held:
+    """The open descriptors of a file, and how many use it."""
+
+    descriptors: list[int]
+    users: int = 0
+
+
+_held: dict[tuple[int, int], _Held] = {}  # by device and inode
 
 
 class DamagedCatalogError(CollectionError):
@@ -117,29 +130,39 @@ def _has_log(path: Path) -> bool:
 
 def _digest(path: Path) -> str:
     """Return a hash of the checksums of all blocks, which is several times faster than hashing all bytes."""
-    found, handle = hashlib.blake2b(digest_size=16), _handle(path)
-    size = os.fstat(handle).st_size
-    for start in range(0, size, _AT_ONCE):
-        data = os.pread(handle, _AT_ONCE, start)
-        whole = len(data) // BLOCK * BLOCK
-        found.update(checksums(np.frombuffer(data[:whole], dtype=np.uint8)).tobytes())
-        found.update(data[whole:])
+    found = hashlib.blake2b(digest_size=16)
+    with held(path) as descriptor:
+        size = os.fstat(descriptor).st_size
+        for start in range(0, size, _AT_ONCE):
+            data = os.pread(descriptor, _AT_ONCE, start)
+            whole = len(data) // BLOCK * BLOCK
+            found.update(checksums(np.frombuffer(data[:whole], dtype=np.uint8)).tobytes())
+            found.update(data[whole:])
     return f"{size}:{found.hexdigest()}"
 
 
-def _handle(path: Path) -> int:
-    """Return a descriptor of a file; it is closed only after the file was deleted.
+@contextmanager
+def held(path: Path) -> Iterator[int]:
+    """Give a descriptor of a file, which stays open until nothing in this process holds the file.
 
-    When a process closes any descriptor of a file, it loses all its locks on the file, including those of SQLite's
-    connections. Another process could then delete the log that these connections still use.
+    Hold a catalog for as long as it has connections: when a process closes any descriptor of a file, it loses all its
+    locks on the file, including those of SQLite's connections. Another process could then delete the log that these
+    connections still use.
     """
     with _opening:
-        for inode, handle in list(_handles.items()):
-            if not os.fstat(handle).st_nlink:
-                os.close(_handles.pop(inode))
         found = path.lstat()
-        if (found.st_dev, found.st_ino) not in _handles:
-            handle = open_regular(path, os.O_RDONLY)
-            found = os.fstat(handle)
-            _handles.setdefault((found.st_dev, found.st_ino), handle)
-        return _handles[found.st_dev, found.st_ino]
+        if (found.st_dev, found.st_ino) not in _held:
+            descriptor = open_regular(path, os.O_RDONLY)
+            found = os.fstat(descriptor)
+            _held.setdefault((found.st_dev, found.st_ino), _Held([])).descriptors.append(descriptor)
+        own = _held[found.st_dev, found.st_ino]
+        own.users += 1
+    try:
+        yield own.descriptors[0]
+    finally:
+        with _opening:
+            own.users -= 1
+            if not own.users:
+                del _held[found.st_dev, found.st_ino]
+                for descriptor in own.descriptors:
+                    os.close(descriptor)

@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from sightline.demo import PICTURES
 from sightline.errors import CollectionError
 from sightline.retrieval.costs import Costs
 from sightline.retrieval.options import SearchOptions
+from sightline.server.limits import Limits
+from sightline.server.shared_model import SharedModel
 
 ONE, OTHER = ("dog", "owl", "coffee", "horses"), ("cat-face", "great-wall", "flower")
 
@@ -61,6 +64,21 @@ def test_a_query_is_encoded_once_for_all_collections(
     with sightline.open(folders[0]) as one, sightline.open(folders[1]) as other, sightline.open(folders[2]) as both:
         search_group([one, other, both], SearchOptions("an owl", image, not_="snow", rerank=rerank))
     assert sorted(encoded) == ["encode_images", "encode_texts", "encode_texts"]
+
+
+@pytest.mark.parametrize("rerank", [0, 3])
+def test_a_server_encodes_a_query_in_another_language_once(
+    german_bundle: Path, tmp_path: Path, rerank: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [filled(tmp_path / "one", ONE), filled(tmp_path / "other", OTHER)]
+    encoded, plain = list[str](), SharedModel.encode_texts
+    monkeypatch.setattr(SharedModel, "encode_texts", lambda *given: encoded.extend(given[1]) or plain(*given))
+    with closing(SharedModel(sightline.load(german_bundle), Limits())) as model, ExitStack() as stack:
+        opened = [
+            stack.enter_context(sightline.open(sightline.index(folder, model=german_bundle).at)) for folder in folders
+        ]
+        search_group(opened, SearchOptions("ein hund", lang="de", rerank=rerank), model)
+    assert encoded == ["ein hund"]
 
 
 def test_a_time_limit_is_for_all_collections_together(

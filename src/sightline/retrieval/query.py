@@ -83,14 +83,14 @@ class EncodeOnce:
     """Encodes each query only once: for a search that asks for the same one in several collections."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], EncodedQuery] = {}
+        self._known: dict[tuple[object, ...], tuple[EncodedQuery, Model]] = {}
 
     def __call__(self, query: Query, model: Model, kind: ItemKind) -> EncodedQuery:
         """Return the encoding of a query, whose image must be the same object every time."""
         key = id(model), kind, query.text, id(query.image), query.image_weight, query.without
         if key not in self._known:
-            self._known[key] = encode(query, model, kind)
-        return self._known[key]
+            self._known[key] = encode(query, model, kind), model  # kept, so that its id is not used again
+        return self._known[key][0]
 
 
 def encode_together(texts: Sequence[str], model: Model, kind: ItemKind) -> list[EncodedQuery]:

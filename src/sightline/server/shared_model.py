@@ -50,6 +50,7 @@ class SharedModel(Model):
         per_thread = self._model.with_threads(1)
         self.workers = limits.encoders or per_thread.concurrency
         self.encoder = self._model.with_threads(max(1, usable_cpus() // self.workers))
+        self._in_language: dict[str, SharedModel] = {}
         self.most = limits.batch if limits.batch > 1 and _rows_are_independent(self.encoder) else 1
         self._texts: Batcher[_Text, Encoded] = Batcher(
             _encode_together,
@@ -124,9 +125,11 @@ class SharedModel(Model):
         encoder = self.encoder.for_language(lang)
         if encoder is self.encoder:
             return self
-        other = copy(self)
-        other._model, other.encoder = self._model.for_language(lang), encoder
-        return other
+        if lang not in self._in_language:
+            other = copy(self)
+            other._model, other.encoder = self._model.for_language(lang), encoder
+            self._in_language.setdefault(lang, other)
+        return self._in_language[lang]
 
     @property
     def grid(self) -> tuple[int, int] | None:

@@ -2,12 +2,12 @@
 
 import argparse
 import fcntl
-import hashlib
 import io
 import json
 import os
 import shutil
 import time
+import tomllib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -23,9 +23,10 @@ import torch
 
 from benchmarks.provenance import RESULTS, ROOT, write_result
 from sightline.cli.progress import training
-from sightline.commit import commit_of
 from sightline.files import write_atomic
+from sightline.training.provenance import weights
 from sightline.training.recipe import read_recipe
+from sightline.training.run_folder import RunFolder, differences
 from sightline.training.trainer import train
 
 RECIPES = ROOT / "recipes"
@@ -43,28 +44,35 @@ class Measured(NamedTuple):
 def train_once(recipe: str, changes: Sequence[str], out: Path) -> dict[str, Any]:
     """Train with a recipe in a folder, resuming an unfinished run; does nothing if it is finished. Returns the cost.
 
-    Only the checkpoint and the log of a run are kept, because dozens of runs share a disk. A finished run with other
-    changes, or with another version of the recipe, is refused.
+    Only the checkpoint and the log of a run are kept, because dozens of runs share a disk. A finished run is refused if
+    it had other changes or other settings in the recipe, or if the models it started or learned from have changed.
     """
     note, file = out / NOTE, RECIPES / f"{recipe}.toml"
-    version = hashlib.sha256(file.read_bytes()).hexdigest()
+    made, settings = read_recipe(file, changes), tomllib.loads(file.read_text(encoding="utf-8"))
     with locked(out):
         if not note.exists():
             before, began = _seconds_before(out / "log.jsonl"), time.perf_counter()
             with training() as report:
-                made = read_recipe(file, changes)
                 steps = train(made, out, resume=True, report=report, save_every=SAVE_EVERY).steps
             seconds = round(before + time.perf_counter() - began, 1)
             cost = {"recipe": f"recipes/{file.name}", "changes": list(changes), "steps": steps, "seconds": seconds}
-            cost |= {"val": _curve(out / "log.jsonl"), "recipe_sha256": version, "commit": commit_of(Path(__file__))}
-            write_atomic(note, json.dumps(cost))
+            cost |= {"val": _curve(out / "log.jsonl")}
+            write_atomic(note, json.dumps({"cost": cost, "settings": settings}))
             shutil.rmtree(out / "last")
-    found: dict[str, Any] = json.loads(note.read_text())
+    noted = json.loads(note.read_text())
+    found: dict[str, Any] = noted["cost"]
     if found["changes"] != list(changes):
         raise SystemExit(f"{out} was trained with {found['changes']}, but now {list(changes)} is requested")
-    if found.get("recipe_sha256", version) != version:
-        raise SystemExit(f"{out} was trained with another version of {found['recipe']}; delete it to train it again")
+    changed = differences(noted["settings"], settings) + differences(_weights(out), weights(made))
+    if changed:
+        raise SystemExit(f"{out} was trained with something else ({'; '.join(changed)}); delete it to train it again")
     return found
+
+
+def _weights(out: Path) -> dict[str, Any]:
+    """Return the weights that a run started from, and those of its teacher."""
+    made_of = RunFolder(out).provenance() or {}
+    return {name: made_of[name] for name in ("initial_weights", "teacher") if name in made_of}
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """What scripts keep: nothing is trained or measured twice, and what was stopped goes on and ends the same."""
 
 import os
+import shutil
+import tomllib
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -64,9 +66,37 @@ def test_what_is_trained_is_not_trained_again_nor_taken_for_something_else(
     with pytest.raises(SystemExit, match=r"was trained with \['schedule.steps=1'\], but now \['seed=1'\] is requested"):
         once.train_once("tiny", ["seed=1"], tmp_path / "run")
     recipe = once.RECIPES / "tiny.toml"
-    recipe.write_text(recipe.read_text() + "\n# changed\n")
-    with pytest.raises(SystemExit, match=r"another version of recipes/tiny.toml; delete it to train it again"):
+    before = recipe.read_text()
+    recipe.write_text(f"# changed\n{before}")
+    assert once.train_once("tiny", ["schedule.steps=1"], tmp_path / "run") == cost
+    shapes.write_toml(recipe, tomllib.loads(before) | {"seed": 5})
+    with pytest.raises(SystemExit, match=r"something else \(seed: .*, now 5\); delete it to train it again"):
         once.train_once("tiny", ["schedule.steps=1"], tmp_path / "run")
+
+
+def test_what_was_trained_from_a_model_that_has_changed_is_refused(once: ModuleType, tmp_path: Path) -> None:
+    first = tmp_path / "first"
+    once.train_once("tiny", ["schedule.steps=1"], first)
+    recipe = tomllib.loads((once.RECIPES / "tiny.toml").read_text())
+    runs: dict[str, dict[str, Any]] = {
+        "tuned": recipe | {"model": {"start": str(first / "best")}},
+        "student": recipe | {
+            "teacher": {"model": str(first / "best"), "by": "embedding"},
+            "losses": {"shrink": {"loss": "distill", "on": "embedding"}},
+        },
+    }  # fmt: skip
+    for name, content in runs.items():
+        shapes.write_toml(once.RECIPES / f"{name}.toml", content)
+    costs = {name: once.train_once(name, ["schedule.steps=1"], tmp_path / name) for name in runs}
+    shutil.rmtree(first)
+    once.train_once("tiny", ["schedule.steps=1"], first)
+    for name, cost in costs.items():
+        assert once.train_once(name, ["schedule.steps=1"], tmp_path / name) == cost, "the same weights again"
+    shutil.rmtree(first)
+    once.train_once("tiny", ["schedule.steps=2"], first)
+    for name, what in (("tuned", "initial_weights.model.sha256"), ("student", "teacher.sha256")):
+        with pytest.raises(SystemExit, match=rf"{name} was trained with something else \({what}: .*, now .*\); delete"):
+            once.train_once(name, ["schedule.steps=1"], tmp_path / name)
 
 
 def with_teacher(folder: Path, run: str, seed: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The provenance of a run's model: code, machine, data and initial weights, written to the run's folder."""
+"""The provenance of a run's model: code, machine, data and other models' weights, written to the run's folder."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -32,10 +32,14 @@ def describe(
             one.name: {"files": _names(one.data), "images": len(validation.get(one.name, ()))}
             for one in recipe.data.validation_sets
         },
-        "initial_weights": {
-            part: {"name": Path(source).name, **_hash(Path(source))} for part, source in _weights(recipe).items()
-        },
+        **weights(recipe),
     }
+
+
+def weights(recipe: Recipe) -> dict[str, Any]:
+    """Describe the weights that a run starts from, by part, and those of its teacher, if any."""
+    found: dict[str, Any] = {"initial_weights": {part: _named(source) for part, source in _weights(recipe).items()}}
+    return found if recipe.teacher is None else {**found, "teacher": _named(recipe.teacher.model)}
 
 
 def _counts(recipe: Recipe, records: Sequence[Record]) -> dict[str, Any]:
@@ -83,7 +87,11 @@ def _weights(recipe: Recipe) -> dict[str, str]:
     return {name: str(value["source"]) for name, value in towers.items() if value.get("source")}
 
 
-def _hash(folder: Path) -> dict[str, str]:
-    """Return the hash of a folder's weights if they are in a single local file."""
-    path = folder / "model.safetensors"
-    return {"sha256": sha256(path)} if path.is_file() else {}
+def _named(source: str) -> dict[str, str]:
+    """Return the name of a model, and the hash of its weights if it is a local folder."""
+    folder = Path(source)
+    files = {file.relative_to(folder).as_posix(): sha256(file) for file in sorted(folder.rglob("*.safetensors"))}
+    if not files:
+        return {"name": folder.name}
+    one, *others = files.values()
+    return {"name": folder.name, "sha256": one if not others else hashlib.sha256(repr(files).encode()).hexdigest()}

@@ -1,7 +1,7 @@
 """A run's folder: its recipe, its log, its best checkpoint and its last state.
 
 recipe.json    the recipe of the run
-provenance.json  data, initial weights, and the code and machine of each part of the run
+provenance.json  data, initial weights, teacher, and the code and machine of each part of the run
 log.jsonl      one line per step
 best/          the best checkpoint on the validation data, and its result (validation.json); at the end of the run also
                the result of each trained ability by itself ("heads")

@@ -21,7 +21,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with one commit, and a package installed in its .venv, which git ignores."""
     monkeypatch.delenv("SIGHTLINE_COMMIT", raising=False)
     folder = tmp_path / "project"
-    for name in ("code/module.py", "code/other.py", "docs/results.md", "benchmarks/results/a.json"):
+    for name in ("code/module.py", "code/other.py", "code/page.md", "docs/results.md", "benchmarks/results/a.json"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("")
     (folder / ".venv").mkdir()
@@ -67,7 +67,7 @@ def test_changes_since_the_commit_are_recorded(is_staged: bool, checkout: Path) 
     assert commit_of(checkout / "code" / "module.py") == f"{git(checkout, 'rev-parse', 'HEAD')}-dirty"
 
 
-@pytest.mark.parametrize("name", ["docs/results.md", "benchmarks/results/a.json", "untracked.py"])
+@pytest.mark.parametrize("name", ["docs/results.md", "benchmarks/results/a.json", "code/page.md", "untracked.py"])
 def test_results_pages_and_untracked_files_are_no_changes(name: str, checkout: Path) -> None:
     (checkout / name).write_text("changed")
     assert commit_of(checkout / "code" / "module.py") == git(checkout, "rev-parse", "HEAD")

@@ -4,16 +4,16 @@ import os
 import subprocess
 from pathlib import Path
 
-_WRITTEN_WHILE_MEASURING = ("benchmarks/results", "docs")
+_NO_CODE = (":(top,exclude)benchmarks/results", ":(top,exclude)docs", ":(top,exclude,glob)**/*.md")
 _UNKNOWN = "unknown"
 
 
 def commit_of(file: Path) -> str:
     """Return the commit of the checkout that a file of the code belongs to, or "unknown" if git does not track it.
 
-    It ends in `-dirty` if tracked files differ from the commit, other than results and the pages made from them. An
-    installed package may lie in the checkout of an unrelated project, whose commit says nothing about the package. The
-    environment variable SIGHTLINE_COMMIT overrides all this, for copies of a checkout without its git history.
+    It ends in `-dirty` if tracked files differ from the commit, other than results and pages. An installed package may
+    lie in the checkout of an unrelated project, whose commit says nothing about the package. The environment variable
+    SIGHTLINE_COMMIT overrides all this, for copies of a checkout without its git history.
     """
     if "SIGHTLINE_COMMIT" in os.environ:
         return os.environ["SIGHTLINE_COMMIT"]
@@ -22,8 +22,7 @@ def commit_of(file: Path) -> str:
     commit = _git(file.parent, "rev-parse", "--verify", "HEAD")
     if commit is None:
         return _UNKNOWN
-    left_out = [f":(top,exclude){name}" for name in _WRITTEN_WHILE_MEASURING]
-    changed = _git(file.parent, "status", "--porcelain", "--untracked-files=no", "--", ":(top)", *left_out)
+    changed = _git(file.parent, "status", "--porcelain", "--untracked-files=no", "--", ":(top)", *_NO_CODE)
     return f"{commit}-dirty" if changed else commit
 
 

@@ -262,12 +262,12 @@ def _collection(at: str | Path | None) -> Iterator[Finding]:
             return
     with Collection.open(at) as collection:
         yield _contents(collection)
-        yield from _manifest(collection)
-        yield _damage(collection)
         yield _collection_model(collection)
-        yield _unreadable(collection)
-        yield from _to_refine(collection)
-        if isinstance(collection.at, Path):
+        if isinstance(collection.at, Path):  # a server keeps no catalog
+            yield from _manifest(collection.at, collection)
+            yield _damage(collection)
+            yield _unreadable(collection)
+            yield from _to_refine(collection)
             yield _lock(collection.at)
             yield _disk_space(collection.at)
 
@@ -284,11 +284,11 @@ def _contents(collection: "Collection") -> Finding:
     return Finding("Collection", "good", says)
 
 
-def _manifest(collection: "Collection") -> Iterator[Finding]:
+def _manifest(at: Path, collection: "Collection") -> Iterator[Finding]:
     """Yield what is wrong with the manifest or its copy, if anything; one of them was read."""
     from sightline.collection.manifest import manifest_problem
 
-    if isinstance(collection.at, Path) and (problem := manifest_problem(collection.at)):
+    if problem := manifest_problem(at):
         yield Finding("Its manifest", "warning", problem, f"Restore it: {_index_again(collection)}")
 
 

@@ -52,6 +52,25 @@ def test_two_collections_answer_like_one_with_all_of_it(
     assert [hit.score for hit in found] == pytest.approx([hit.score for hit in wanted], abs=1e-4)
 
 
+@pytest.mark.parametrize("options", [{"rerank": 0}, {"rerank": 1}, {"rerank": 2}, {"late": 2, "rerank": 0}])
+def test_relevance_limits_two_collections_as_it_limits_one_with_all_of_it(
+    quick_bundle: Path, tmp_path: Path, options: dict[str, int]
+) -> None:
+    """In both, some images were encoded by the fast graph, which has a relevance of its own."""
+    fast, full, all_of_it = filled(tmp_path / "fast", ONE), filled(tmp_path / "full", OTHER), tmp_path / "all"
+    sightline.index(fast, model=quick_bundle, quick=True)
+    sightline.index(full, model=quick_bundle)
+    sightline.index(filled(all_of_it, ONE), model=quick_bundle, quick=True)
+    shutil.copytree(full, all_of_it, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".sightline"))
+    sightline.index(all_of_it, model=quick_bundle)
+    with sightline.open(fast) as one, sightline.open(full) as other, sightline.open(all_of_it) as both:
+        every = both.search("a small dog", k=50, rerank=0, duplicates="show")
+        for least in (None, *(float(hit.relevance or 0) - 1e-4 for hit in every)):
+            asked = SearchOptions("a small dog", min_relevance=least, duplicates="show", k=2, **options)  # type: ignore[arg-type]
+            found, wanted = search_group([one, other], asked), both.run(asked)
+            assert [(hit.path, hit.stage) for hit in found.flat()] == [(hit.path, hit.stage) for hit in wanted]
+
+
 @pytest.mark.parametrize("rerank", [0, 3])
 def test_a_query_is_encoded_once_for_all_collections(
     folders: tuple[Path, Path, Path], rerank: int, monkeypatch: pytest.MonkeyPatch

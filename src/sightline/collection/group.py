@@ -72,7 +72,8 @@ def search_group(collections: Sequence[Collection], options: SearchOptions, mode
     plan = resolve(options, model)
     if (not plan.rerank and not plan.late) or plan.late == "all":
         return merge([one.run(deep, model, once) for one in collections], options)
-    quick = replace(deep, k=max(deep.k, plan.longest), late=0, rerank=0, budget_ms=None, min_relevance=None)
+    least = deep.min_relevance if plan.relevance is not None else None  # the older kind depends on the stage
+    quick = replace(deep, k=max(deep.k, plan.longest), late=0, rerank=0, budget_ms=None, min_relevance=least)
     first = merge([one.run(quick, model, once) for one in collections], quick)
     ranked = [one for one in first.hits if one.hit.stage != "text"]
     shares = [
@@ -84,7 +85,8 @@ def search_group(collections: Sequence[Collection], options: SearchOptions, mode
         own = replace(deep, late=late, rerank=rerank)
         if plan.budget_ms is not None:
             left = plan.budget_ms - 1000 * (time.perf_counter() - began)
-            part = (late + rerank) / max(1, sum(map(sum, shares[member:])))
+            costly, every = (rerank, [one for _, one in shares]) if plan.rerank else (late, [one for one, _ in shares])
+            part = costly / max(1, sum(every[member:]))
             own = replace(own, budget_ms=max(_LEAST_MS, left * part))
         results.append(one.run(own, model, once))
     return merge(results, options)

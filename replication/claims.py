@@ -43,6 +43,12 @@ class Verdict:
     gain: Estimate | None = None
     reported: float | None = None
 
+    @property
+    def is_below_reported(self) -> bool:
+        """Whether the interval is entirely below the paper's gain."""
+        interval = None if self.gain is None else self.gain.interval
+        return interval is not None and self.reported is not None and interval[1] < self.reported
+
 
 def read_papers(path: Path = CLAIMS) -> list[dict[str, Any]]:
     """Return every paper: `name`, `title`, `url`, `reported` recalls by system, and `claims`."""

@@ -7,11 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.markdown import MISSING, fill, sources, table
 from benchmarks.provenance import RESULTS, ROOT, read_result, read_results
-from replication.claims import NOT_MEASURED, Verdict, judge, read_papers, tally
+from replication.claims import NOT_MEASURED, UNDECIDED, Verdict, judge, read_papers, tally
 from replication.estimates import Estimate
 from replication.paper2 import PARTS
 from replication.paper3 import CHOSEN, RUNS
@@ -42,13 +43,27 @@ def page(results: Path = RESULTS) -> str:
     verdicts = {name: judge(paper, systems[name]) for name, paper in papers.items()}
     tallies = [[papers[name]["title"], *map(str, tally(found))] for name, found in verdicts.items()]
     heads = ["paper", "claims tested", "held", "not held", "undecided", "not testable", "not measured"]
-    values: dict[str, Any] = {"tally": table(heads, tallies)}
+    values: dict[str, Any] = {"tally": table(heads, tallies), "short": _short(systems, verdicts)}
     values |= {f"{name} claims": _claims(found) for name, found in verdicts.items()}
     values |= {f"{name} sources": _sources(results, name) for name in papers}
     values |= _paper1(systems["paper1"], papers["paper1"]["reported"], results)
     values |= _paper2(systems["paper2"], papers["paper2"]["reported"], results) | _longer(results)
     values |= _paper3(systems["paper3"], results) | _paper4(results / "paper4")
     return fill(TEMPLATE, values)
+
+
+def _short(systems: Mapping[str, Systems], verdicts: Mapping[str, Sequence[Verdict]]) -> dict[str, str]:
+    """Return the numbers of the summary; width: the median half-width of the intervals of all tested claims."""
+    third, fourth = systems["paper3"], systems["paper4"]
+    shrunken = [third.gain(f"{name} kl", "F").mean for name in ("B-F", "I-F", "I-B-F")]
+    intervals = [one.gain.interval for found in verdicts.values() for one in found if one.gain and one.gain.interval]
+    return {
+        "late": with_interval(third.gain("B", "F")),
+        "least": number(min(shrunken)),
+        "most": number(max(shrunken)),
+        "cmr": with_interval(fourth.gain("cmr", "none", "mR")),
+        "width": number(median((high - low) / 2 for low, high in intervals)),
+    }
 
 
 def _claims(verdicts: Sequence[Verdict]) -> str:
@@ -62,6 +77,8 @@ def _claims(verdicts: Sequence[Verdict]) -> str:
         else:
             reported = MISSING if one.reported is None else signed(one.reported)
             verdict = f"{one.verdict}: {one.reason}" if one.reason else one.verdict
+            if one.verdict == UNDECIDED and one.is_below_reported:
+                verdict += ", below the paper's gain"
             rows.append([one.claim["text"] + _measure(one.claim), reported, with_interval(one.gain), verdict])
     notes = [f"{title}:\n\n" + "\n".join(f"- {text}" for text in texts) for title, texts in lists.items()]
     return "\n\n".join([table(["claim", "in the paper", "here", "verdict"], rows, words=4), *notes])
@@ -109,6 +126,7 @@ def _paper2(systems: Systems, reported: Mapping[str, Sequence[float]], results: 
     gru = [name for name in PARTS["bigru"] if name in systems.rows]
     pairs = [("no-neighbours", "base"), ("base-neighbours", "base"), ("fusion", "base-neighbours")]
     pairs += [("standalone", "base-neighbours"), ("base", "plain"), ("full", "base"), ("full", "base-twice")]
+    pairs += [("fusion", "base"), ("standalone", "base")]
     pairs += [("bigru", "bigru-base-neighbours"), ("bigru-base-neighbours", "bigru-base")]
     cost = read_result(results / "relations-cost.json")
     return {
@@ -154,10 +172,6 @@ def _paper1(systems: Systems, reported: Mapping[str, Sequence[float]], results: 
                  for one in rerankers for metric in ("t2i R@1", "rSum"))]
         for name, suffix in RERANKINGS.items()
     ]  # fmt: skip
-    regions = [
-        [name, *(with_deviation(systems.estimate(f"{name} regions", metric)) for metric in (*RECALLS, "rSum"))]
-        for name in (*SYSTEMS, "SEP+COOP k=10", "SEP+COOP k=50")
-    ]
     gains = {
         f"{suffix}{name} over {suffix}BE {metric}": with_interval(
             systems.gain(f"{name} {suffix}".strip(), f"BE {suffix}".strip(), metric)
@@ -181,11 +195,11 @@ def _paper1(systems: Systems, reported: Mapping[str, Sequence[float]], results: 
             ["reranking", *(f"{one}, {metric}" for one in rerankers for metric in ("t2i R@1", "rSum"))], rows
         ),
         "paper1 rates": {
-            "tried": _list(f"{row['rate']:g}" for row in on_val["rates"]),
+            "tried": _list(f"{row['rate']:.0e}".replace("e-0", "e-") for row in on_val["rates"]),
             "rSum": _list(number(_best(row["val"])["rSum"]) for row in on_val["rates"]),
         },
         "paper1 val sources": sources([on_val], "towers-val.json"),
-        "regions systems": table(["system", *RECALLS, "rSum"], regions),
+        "regions": {name: with_deviation(systems.estimate(f"{name} regions")) for name in ("BE", "CE", *rerankers)},
         "regions sources": sources(read_results(results / REGIONS), REGIONS),
     }
 
@@ -244,8 +258,7 @@ def _paper3(systems: Systems, results: Path) -> dict[str, Any]:
     names = [name for name in every if not systems.rows.keys().isdisjoint((name, f"{name} kl"))]
     again = {
         f"{name} {which}": with_deviation(systems.estimate(f"{name} {which}"))
-        for name in ("I32", "I-B kl")
-        for which in ("third", "fourth")
+        for name, which in (("I32", "third"), ("I-B kl", "third"), ("I32", "fourth"))
     }
     again["B fifth"] = with_deviation(systems.estimate("B fifth"))
     runs = _grid(systems, names, {"": "paper", "kl": "kl", "contrastive": "contrastive"}, "run")
@@ -262,21 +275,23 @@ def _paper3(systems: Systems, results: Path) -> dict[str, Any]:
 
 
 def _temperatures(results: Path) -> str:
-    """Return the chosen temperatures of each model with one vector, among those tried on val."""
-    tried = defaultdict[str, defaultdict[tuple[float, float], list[float]]](lambda: defaultdict(list))
-    for folder in ("paper3", "paper3-fourth"):
+    """Return the temperatures chosen for each model with one vector, and rSum on val, for two sets of teachers."""
+    tried: dict[str, dict[str, dict[tuple[float, float], float]]] = defaultdict(lambda: {"first": {}, "later": {}})
+    for when, folder in (("first", "paper3"), ("later", "paper3-fourth")):
         for one in read_results(results / folder / "val"):
             name, _, both = one["run"].partition("@")
             teacher, student = map(float, both.split("x"))
-            tried[name][teacher, student].append(one["result"]["rSum"])
+            tried[name][when][teacher, student] = one["result"]["rSum"]
     rows = []
     for name, found in sorted(tried.items()):
-        chosen = CHOSEN[RUNS[name].teacher]
-        others = [rsum for both, all_of in found.items() if both != chosen for rsum in all_of]
-        span = f"{number(min(others))} to {number(max(others))}"
-        best = _list(map(number, found[chosen]))
-        rows.append([name, *(f"{one:g}" for one in chosen), best, str(len(found) - 1), span])
-    return table(["run", "teacher", "student", "rSum on val", "others tried", "their rSum"], rows)
+        chosen, row = CHOSEN[RUNS[name].teacher], []
+        for by_temperatures in found.values():
+            others = [rsum for both, rsum in by_temperatures.items() if both != chosen]
+            span = f"{number(min(others))} to {number(max(others))} ({len(others)})" if others else MISSING
+            row += [number(by_temperatures[chosen]) if chosen in by_temperatures else MISSING, span]
+        rows.append([name, *(f"{one:g}" for one in chosen), *row])
+    heads = ["run", "teacher", "student", "rSum on val", "other temperatures", "later teachers", "other temperatures"]
+    return table(heads, rows)
 
 
 def _paper4(folder: Path) -> dict[str, Any]:
@@ -291,18 +306,23 @@ def _paper4(folder: Path) -> dict[str, Any]:
     sizes = next(one for one in contents if one["run"] == "cmr")
     counts = [f"{sizes[gallery]['images'] + sizes[gallery]['distractors']:,} images" for gallery in galleries]
     counts += [f"{counts[1]}, top {k} reranked" for k in (20, 50)]
-    papers = next(one for one in contents if one["run"] == "languages")["result"]["mR_by_language"]
-    own = {row["lang"]: row["mR"] for row in read_result(folder.parent / "by-language.json")["captions"]}
-    own["en"] = read_result(folder.parent / "default" / "flickr8k-test.json")["rows"][0]["mR"]
-    both = {"recipes/languages.toml": papers, "the bundled model with its languages": own}
-    by_model = [[name, *(number(mR[lang]) for lang in papers)] for name, mR in both.items()]
+    by_language = next(one for one in contents if one["run"] == "languages")["result"]["mR_by_language"]
+    larger = {
+        f"{run} {gallery}": with_interval(
+            Estimate({one["seed"]: one[gallery]["mR"] for one in contents if one["run"] == run}).minus(
+                Estimate({one["seed"]: one[gallery]["mR"] for one in contents if one["run"] == "cmr"})
+            )
+        )
+        for run in ("vmlm", "vmlm-smrm")
+        for gallery in ("full", "everything")
+    }
     translated = read_result(folder.parent / "translated.json")
     return {
         "paper4 tasks": table(["tasks", *counts], rows),
-        "paper4 languages": table(["model", *papers], by_model),
+        "paper4 languages": _list(f"{number(mR)} ({lang})" for lang, mR in by_language.items()),
+        "paper4 larger": larger,
         "translated rows": translated["rows"],
         "translated sources": sources([translated], "translated.json"),
-        "language sources": sources([read_result(folder.parent / "by-language.json")], "by-language.json"),
     }
 
 

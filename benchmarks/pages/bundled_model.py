@@ -5,7 +5,7 @@ from typing import Any
 
 from benchmarks.markdown import MISSING, fill, sources
 from benchmarks.pages import relevance
-from benchmarks.provenance import RESULTS, ROOT, read_result
+from benchmarks.provenance import RESULTS, ROOT, read_result, read_results
 from bundles.card import results_of
 from sightline.bundle.spec import read_spec
 
@@ -26,11 +26,12 @@ def _bundle(results: Path, bundle: Path) -> dict[str, Any]:
         for way, gains in measured["gain_of_reranking"].items()
         for name, gain in gains.items()
     ]
-    unknown = " The commit was not recorded; see the file's history." if measured["commit"] == "unknown" else ""
+    every = read_results(results / "default")
+    unknown = " Some commits were not recorded." if any(one["commit"] == "unknown" for one in every) else ""
     return {
         "bundle results": results_of(spec),
         "bundle gains": gains,
-        "bundle sources": sources([measured], "default/flickr8k-test.json") + unknown,
+        "bundle sources": sources(every, "default") + unknown,
     }
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from benchmarks.markdown import MISSING, sources
 
 PLOT = Path("plots", "relevance.svg")
+_FEWEST = 10  # absent nouns, for the balanced accuracy
 _SHIPPED = "all validation sets"  # what the bundle's fit is fitted on
 KINDS = {"noun": "nouns", "phrase": "phrases", "sentence": "sentences", "name": "names"}
 _COLOURS = {"noun": "#0072b2", "phrase": "#e69f00", "sentence": "#009e73", "name": "#cc79a7"}
@@ -25,7 +26,6 @@ def values(result: Mapping[str, Any], fresh: Mapping[str, Any]) -> dict[str, Any
         "collection": {**result["collection"], **{key: ", ".join(found) or "none" for key, found in lists.items()}},
         "counts": {key: len(found) for key, found in lists.items()},
         "relevance plot": f"![Stated and observed probabilities]({PLOT.as_posix()})",
-        "relevance weights": ", ".join(f"{name} {value:.2f}" for name, value in result["weights"].items()),
         "relevance line": result["line"],
         "relevance sources": sources([result], "relevance.json"),
         "fresh phrases": _phrases(fresh),
@@ -38,8 +38,10 @@ def _tests(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     keys = ("present_above_line", "shown_by_three_above_line", "balanced_accuracy")
     tests = []
     for test in result["tests"]:
-        figures = (test["kinds"].get("noun", {}).get(key) for key in keys)
-        nouns = [MISSING if one is None else f"{one:.2f}" for one in figures]
+        figures = dict(test["kinds"].get("noun", {}))
+        if figures.get("absent", 0) < _FEWEST:
+            figures["balanced_accuracy"] = None
+        nouns = [MISSING if figures.get(key) is None else f"{figures[key]:.2f}" for key in keys]
         errors = [_points(test["kinds"].get(kind)) for kind in KINDS]
         tests.append(test | {"asked": test.get("nouns"), "errors": errors, "nouns": nouns})
     return tests

@@ -2,8 +2,9 @@
 
     python -m replication.relations_cost
 
-Trains `base-neighbours` and `fusion` in turn, twice each, without validation, and counts the seconds after the first ten
-steps. Each takes two epochs over half of the images: batches of neighbours begin with the second. Needs a machine that does nothing else, SIGHTLINE_DATA and SIGHTLINE_PRETRAINED.
+Trains `base-neighbours` and `fusion` in turn, twice each, without validation, and counts the seconds after the first
+ten steps. Each takes two epochs over half of the images: batches of neighbours begin with the second. Needs a machine
+that does nothing else, SIGHTLINE_DATA and SIGHTLINE_PRETRAINED.
 """
 
 import argparse

@@ -8,7 +8,9 @@ from PIL import Image
 
 import sightline
 from collection.made_up import LONG_AGO, Instant, picture, put
+from sightline.collection.group import browse_group, search_group
 from sightline.errors import QueryError
+from sightline.retrieval.options import SearchOptions
 
 DATES = {"a.jpg": "2023:08:01 10:00:00", "b.jpg": "2023:08:20 10:00:00", "c.jpg": "2021:01:01 00:00:00"}
 
@@ -37,6 +39,21 @@ def test_items_come_newest_first_by_date_taken_or_else_by_the_files_date(photos:
         assert [item.files[0].path for item in collection.browse("taken >= '2023'")] == ["b.jpg", "a.jpg"]
         months = [(month.name, month.items) for month in collection.timeline().months()]
         assert months == [("2023-08", 2), ("2021-01", 1), ("2020-09", 1)]
+
+
+def test_of_several_copies_the_one_that_passes_the_filter_comes_first(photos: Path) -> None:
+    for name in ("odd/copy.jpg", "z/copy.jpg"):
+        put(photos / name, (photos / "b.jpg").read_bytes())
+    sightline.index(photos, model=Instant())
+    with sightline.open(photos, model=Instant()) as collection:
+        for where, path in (("folder = 'odd'", "odd/copy.jpg"), ("folder = 'z'", "z/copy.jpg"), ("id > 0", "b.jpg")):
+            item = next(item for item in collection.browse(where) if len(item.files) == 3)
+            assert item.files[0].path == path
+            assert {file.path for file in item.files} == {"b.jpg", "odd/copy.jpg", "z/copy.jpg"}
+        found = search_group([collection], SearchOptions("a dog", where="folder = 'z'")).flat()
+        assert [hit.path for hit in found] == [
+            item.files[0].path for item in browse_group([collection], "folder = 'z'")
+        ]
 
 
 def test_a_cursor_stays_right_when_items_come_and_go(photos: Path) -> None:

@@ -81,6 +81,9 @@ def test_words_that_the_model_knows_stay_english() -> None:
         ("zbera", "en"),
         ("on teh grss", "en"),
         ("a dgo", "en"),
+        *((word, "en") for word in ("piano", "koala", "opera", "dune", "fog", "radio")),  # in other languages, too
+        ("Strand", "de"),
+        ("plage", "fr"),
         ("Hund am Strand", "de"),
         ("deux chiens", "fr"),
         ("kočka na stole", "cs"),
@@ -90,7 +93,7 @@ def test_words_that_the_model_knows_stay_english() -> None:
         ("com taacos de golfe", "pt"),
     ],
 )
-def test_a_misspelt_query_keeps_its_language(text: str, lang: str) -> None:
+def test_a_misspelt_or_short_query_keeps_its_language(text: str, lang: str) -> None:
     """As far as the bundled model has words of the other language."""
     assert language_of(text, sightline.load("default")) == lang
 

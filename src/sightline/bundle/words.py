@@ -83,12 +83,14 @@ def most_frequent(captions: Iterable[str], least: int = 4) -> list[str]:
 def has_content_words(text: str) -> bool:
     """Return whether an English text has other words than fillers such as "the": some that say what an image shows.
 
-    Words in capitals may be abbreviations, unless all words of a text are in capitals.
+    Words in capitals may be abbreviations, unless all words of a text are in capitals. A number says something by
+    itself, but not after fillers.
 
-    >>> has_content_words("in the"), has_content_words("in the snow"), has_content_words("US")
-    (False, True, True)
+    >>> [has_content_words(text) for text in ("in the", "in the snow", "US", "in 1950")]
+    [False, True, True, False]
     """
     words = re.findall(r"\w+", text)
+    words = [word for word in words if not word.isdecimal()] or words
     if len(words) > 1 and text.isupper():
         words = [word.lower() for word in words]
     return any(word.lower() not in _FILLERS or (len(word) > 1 and word.isupper()) for word in words)

@@ -12,6 +12,7 @@ from sightline.collection.albums import Albums
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import File, Item
 from sightline.collection.catalog.timeline import Timeline
+from sightline.collection.catalog.where import compile_where
 from sightline.collection.image_text.database import TextDatabase
 from sightline.collection.image_text.words import MarkedLine, marked, query_words, split_quotes
 from sightline.collection.locate import model_for_collection, resolve_location
@@ -244,9 +245,12 @@ class Collection:
             raise CollectionError(f"{self.at}: no item has the id {id}", "It may have been deleted; search again.")
         return found[id]
 
-    def items(self, ids: Sequence[int]) -> dict[int, Item]:
-        """Return the items with these ids; ids that do not exist or no longer have a file are left out."""
-        return self.catalog.items(ids)
+    def items(self, ids: Sequence[int], where: str | None = None) -> dict[int, Item]:
+        """Return the items with these ids; ids that do not exist or no longer have a file are left out.
+
+        where: a filter; of an item with several files, those that match come first.
+        """
+        return self.catalog.items(ids, None if where is None else compile_where(where))
 
     def stored_image(self, id: int) -> bytes | None:
         """Return the image that the store keeps of an item: a thumbnail or the file; None if there is none."""
@@ -294,7 +298,7 @@ class Collection:
     def browse(self, where: str | None = None, *, k: int = 10, start: int = 0) -> list[Item]:
         """Return up to k items by time, newest first, after skipping `start`; with a filter, only those that match."""
         ids = [int(id) for id in self.timeline(where).ids[start : start + k]]
-        found = self.items(ids)
+        found = self.items(ids, where)
         return [found[id] for id in ids if id in found]
 
     @property

@@ -98,7 +98,7 @@ def browse_group(collections: Sequence[Collection], where: str | None, *, k: int
     ids = np.concatenate([one.ids for one in timelines])
     members = np.repeat(np.arange(len(timelines)), [len(one) for one in timelines])
     order = np.argsort(-np.concatenate([one.times for one in timelines]), kind="stable")[start : start + k]
-    found = [one.items(ids[order[members[order] == member]].tolist()) for member, one in enumerate(collections)]
+    found = [one.items(ids[order[members[order] == member]].tolist(), where) for member, one in enumerate(collections)]
     chosen = zip(members[order].tolist(), ids[order].tolist(), strict=True)
     return [found[member][id] for member, id in chosen if id in found[member]]
 

@@ -60,7 +60,7 @@ class CollectionSearch:
         cascade, watch = self.cascade(), search_stopwatch(options.budget_ms)
         model, lang = in_language(cascade.model, options.lang, text, *options.unwanted)
         start, options = options.start, replace(options, k=options.start + options.k, start=0)
-        cache = ItemCache(self.catalog)
+        cache = ItemCache(self.catalog, condition)
         with watch("retrieve"):
             store, allowed = cascade.store, among
             if among is None and where is not None:
@@ -71,7 +71,7 @@ class CollectionSearch:
         if asked.image is not None:  # results are not arbitrary, whatever the text is
             wording = Wording(did_you_mean=wording.did_you_mean)
         kept = _at_least(options.min_relevance, ranking, wording)
-        hits = hits_of(self.catalog, kept, options.k, cache.items, condition)[start:]
+        hits = hits_of(kept, options.k, cache.items)[start:]
         return _result(asked, hits, ranking, wording, lang, where)
 
     def together(self, options: Sequence[SearchOptions]) -> list[SearchResult]:
@@ -92,7 +92,7 @@ class CollectionSearch:
         results = []
         for place, (one, (model, lang)) in enumerate(zip(options, read, strict=True)):
             ranking, wording = rankings[place], self._wording(texts[place], model, lang)
-            hits = hits_of(self.catalog, _at_least(one.min_relevance, ranking, wording), one.k, cache.items)
+            hits = hits_of(_at_least(one.min_relevance, ranking, wording), one.k, cache.items)
             result = _result(one.query, hits, ranking, wording, lang)
             if self.text is not None:
                 result = TextResults.find(self.text, self.catalog, one.text or "").merged_with(result, one)

@@ -28,6 +28,8 @@ _KNOWN_MARGIN = 4.0
 _SINGLE_MARGIN = 2.0
 """The same for a single word, which is often a name."""
 
+_SINGLE_KNOWN_MARGIN = 6.0
+"""The same for a single word that the model knows in its main language, such as "piano"."""
 
 _PER_FOREIGN, _MOST_FOREIGN = 3.0, 2  # penalty for a letter that a language does not use; most that count
 
@@ -78,8 +80,9 @@ def recognise(text: str, languages: Sequence[str], is_known: Callable[[str], boo
         return main
     scores = table().scores(text, learned)
     best = int(scores.argmax())
-    margin = _SINGLE_MARGIN if len(text.split()) == 1 else _MARGIN
-    if scores[best] - scores[learned.index(main)] < _KNOWN_MARGIN and is_known(text):
+    is_single = len(text.split()) == 1
+    margin, known_margin = (_SINGLE_MARGIN, _SINGLE_KNOWN_MARGIN) if is_single else (_MARGIN, _KNOWN_MARGIN)
+    if scores[best] - scores[learned.index(main)] < known_margin and is_known(text):
         return main
     return learned[best] if scores[best] - scores[learned.index(main)] >= margin else main
 

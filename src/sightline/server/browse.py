@@ -22,7 +22,7 @@ def some_items(library: Library, k: int, where: str | None) -> dict[str, Any]:
         for member, (count, ids) in zip(members, parts, strict=True):
             share = len(ids) if total <= k else max(1, k * count // total)
             kept = [ids[place] for place in _places(0, len(ids) - 1, share)]
-            found = member.collection.items(kept)
+            found = member.collection.items(kept, where)
             shown += item_answers([found[id] for id in sorted(found)], member)
         return {"total": total, "items": shown[:k]}
 
@@ -51,7 +51,8 @@ def timeline_items(library: Library, k: int, where: str | None, start: int, afte
         more = {"next": found.cursor(end - 1)} if ids and end < len(found) else {}
         shown: dict[int, dict[str, Any]] = {}
         for member, own in split_ids(members, ids):
-            shown.update((one["id"], one) for one in item_answers(list(member.collection.items(own).values()), member))
+            items = member.collection.items(own, where)
+            shown.update((one["id"], one) for one in item_answers(list(items.values()), member))
         return {"total": len(found), "start": first, **more, "items": [shown[id] for id in ids if id in shown]}
 
 

@@ -48,7 +48,7 @@ def _nearest(collection: Collection, query: EncodedQuery, id: int, k: int) -> tu
     nearest = retrieve(collection.store, query, k + 1, scope)
     videos = moments.videos(nearest.ids.tolist()) if moments else {}
     others = with_moments(_without(nearest, id, videos), k, query, collection.store, moments)
-    return hits_of(collection.catalog, Ranking(others, None, {}), min(k, len(others)), found)
+    return hits_of(Ranking(others, None, {}), min(k, len(others)), found)
 
 
 def _embedding(collection: Collection, id: int) -> Float32Array:

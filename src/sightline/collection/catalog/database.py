@@ -16,6 +16,7 @@ import numpy as np
 
 from sightline.bundle.words import words_in
 from sightline.collection.catalog import integrity
+from sightline.collection.catalog.conditions import Condition
 from sightline.collection.catalog.files import URL_LIST_SUFFIX, Facts, File, Item, PendingFile, Status, shown
 from sightline.collection.catalog.integrity import DamagedCatalogError
 from sightline.collection.catalog.moments import CatalogMoments
@@ -140,14 +141,29 @@ class Catalog:
         """Return the hashes of all contents."""
         return (found for (found,) in self._all("SELECT hash FROM contents"))
 
-    def items(self, ids: Sequence[int]) -> dict[int, Item]:
+    def items(self, ids: Sequence[int], condition: Condition | None = None) -> dict[int, Item]:
         """Return the items with these ids and all their files; ids that no longer have a file are left out.
 
-        For the id of a moment, the item is its video.
+        For the id of a moment, the item is its video. Files that meet the condition come first.
         """
         rows = list(self.each(f"SELECT {FACTS} FROM contents c WHERE c.id IN", ids))
         files = self._files_of(list({row[1]: None for row in rows}))
+        several = [id for id, own in files.items() if len(own) > 1]
+        if condition is not None and several:
+            passing = self._files_where(several, condition)
+            for id in several:
+                files[id].sort(key=lambda file, id=id: (id, file.root, file.path) not in passing)  # type: ignore[misc]
         return {row[0]: to_item(row, tuple(files[row[1]])) for row in rows if row[1] in files}
+
+    def _files_where(self, ids: Sequence[int], condition: Condition) -> set[tuple[int, Path, str]]:
+        """Return the files of these items that meet a condition."""
+        roots, found = self.roots(), set()
+        for start in range(0, len(ids), _AT_ONCE):
+            chosen = ", ".join(map(str, ids[start : start + _AT_ONCE]))
+            query = f"f.content, f.root, f.path {FROM} f.content IN ({chosen}) AND ({condition.sql})"
+            rows = self.select(query, condition.values)
+            found |= {(id, roots[root], path) for id, root, path in rows if root in roots}
+        return found
 
     def name_words(self) -> list[str]:
         """Return the words in file and folder names, most frequent first; large collections are sampled."""

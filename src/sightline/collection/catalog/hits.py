@@ -5,27 +5,25 @@ from pathlib import Path
 from typing import cast
 
 from sightline.collection.catalog.conditions import Condition
-from sightline.collection.catalog.database import FROM, Catalog
+from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import File, Item
 from sightline.retrieval.cascade import Ranking
 from sightline.retrieval.results import Hit, HitStage
 
-_Named = tuple[int, Path, str]
-
 
 class ItemCache:
-    """Items read from the catalog during a search; each is read only once."""
+    """Items read from the catalog during a search; each is read only once. Files that meet the condition come first."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, condition: Condition | None = None) -> None:
         self.items: dict[int, Item] = {}
-        self._catalog = catalog
+        self._catalog, self._condition = catalog, condition
         self._asked: set[int] = set()
 
     def __call__(self, ids: Sequence[int]) -> dict[int, Item]:
         """Read the items with these ids, if they still exist; returns all items read so far."""
         if new := [id for id in ids if id not in self._asked]:
             self._asked.update(new)
-            self.items.update(self._catalog.items(new))
+            self.items.update(self._catalog.items(new, self._condition))
         return self.items
 
     def blank(self, ids: Sequence[int]) -> set[int]:
@@ -33,22 +31,15 @@ class ItemCache:
         return {id for id in ids if self.items[id].is_blank}
 
 
-def hits_of(
-    catalog: Catalog, ranking: Ranking, count: int, items: Mapping[int, Item], condition: Condition | None = None
-) -> tuple[Hit, ...]:
-    """Return the first `count` entries of a ranking, as results. An item's files that match the filter come first."""
-    count = min(count, len(ranking.candidates))
-    ids = [items[int(id)].id for id in ranking.candidates.ids[:count]]
-    asked_for = _files_where(catalog, condition, ids) if condition else set()
-    return tuple(_hit(place, ranking, items, asked_for) for place in range(count))
+def hits_of(ranking: Ranking, count: int, items: Mapping[int, Item]) -> tuple[Hit, ...]:
+    """Return the first `count` entries of a ranking, as results."""
+    return tuple(_hit(place, ranking, items) for place in range(min(count, len(ranking.candidates))))
 
 
-def _hit(place: int, ranking: Ranking, items: Mapping[int, Item], asked_for: set[_Named]) -> Hit:
+def _hit(place: int, ranking: Ranking, items: Mapping[int, Item]) -> Hit:
     candidates = ranking.candidates
     item = items[int(candidates.ids[place])]
     file, *others = item.files
-    if others and asked_for:
-        file, *others = sorted(item.files, key=lambda file: (item.id, file.root, file.path) not in asked_for)
     folded = [other for id in candidates.folded.get(int(candidates.ids[place]), ()) for other in items[id].files]
     return Hit(
         rank=place + 1,
@@ -75,11 +66,3 @@ def _hit(place: int, ranking: Ranking, items: Mapping[int, Item], asked_for: set
 
 def _paths(files: Sequence[File]) -> tuple[Path, ...]:
     return tuple(file.where for file in files)
-
-
-def _files_where(catalog: Catalog, condition: Condition, ids: Sequence[int]) -> set[_Named]:
-    """Return the files of these items that satisfy a condition."""
-    roots = catalog.roots()
-    chosen = ", ".join(map(str, ids))
-    query = f"f.content, f.root, f.path {FROM} f.content IN ({chosen}) AND ({condition.sql})"
-    return {(id, roots[root], path) for id, root, path in catalog.select(query, condition.values) if root in roots}

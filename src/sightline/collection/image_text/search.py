@@ -67,11 +67,11 @@ class TextResults:
         """Find images by their text; for the other arguments, see `find_text`. where: the filter expression."""
         began = time.perf_counter()
         found = find_text(database, catalog, text, quoted, allowed)
-        items = catalog.items([one.id for one in found])
+        items = catalog.items([one.id for one in found], None if where is None else compile_where(where))
         found = [one for one in found if one.id in items]
         ids, scores = np.array([one.id for one in found], dtype=np.int64), np.array([one.coverage for one in found])
         ranking = Ranking(Candidates.of(ids, scores, "text"), None, {})
-        hits = hits_of(catalog, ranking, len(found), items, None if where is None else compile_where(where))
+        hits = hits_of(ranking, len(found), items)
         quotes = tuple(replace(hit, quote=one.quote) for hit, one in zip(hits, found, strict=True))
         took = 1000 * (time.perf_counter() - began)
         return cls(quotes, tuple(one.words for one in found), tuple(quoted), took)

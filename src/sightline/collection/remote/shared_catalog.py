@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sightline.collection.catalog.conditions import to_sql
+from sightline.collection.catalog.conditions import Condition, to_sql
 from sightline.collection.catalog.database import FROM, Catalog
 from sightline.collection.catalog.files import File, Item, Status
 from sightline.collection.catalog.filter_fields import CONTENT_FIELDS, FILE_FIELDS
@@ -43,10 +43,10 @@ class SharedCatalog(Catalog):
         found: list[int] = self.store.ids().tolist()
         return found
 
-    def items(self, ids: Sequence[int]) -> dict[int, Item]:
+    def items(self, ids: Sequence[int], condition: Condition | None = None) -> dict[int, Item]:
         """Return the items with these ids and all their files; ids that are not in the store are left out."""
         with self._known(self.store.notes(np.array(ids, dtype=np.int64)), ids):
-            return super().items(ids)
+            return super().items(ids, condition)
 
     def hash_of(self, id: int) -> bytes | None:
         """Return the hash of the content with this id."""

@@ -259,6 +259,11 @@ def test_dates_and_folders_in_words_are_chips_that_can_be_taken_back(open_page: 
     page.get_by_label("What to find").fill("a dog in August 1999")
     settled(page)
     expect(chip).to_have_count(0)
+    expect(page.locator("#phrases")).to_have_text("No pictures match “in August 1999”.")
+    page.get_by_label("What to find").fill("photos from August 2023")
+    expect(chip).to_have_text("from August 2023 ×")
+    expect(page.get_by_role("heading", level=1)).to_have_text("3 pictures")
+    expect(page.locator("#phrases .unmatched")).to_have_count(0)
 
 
 def test_chips_fit_on_a_phone_and_stand_in_nobodys_way(open_page: Opener, placed: str) -> None:

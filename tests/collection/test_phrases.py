@@ -36,6 +36,9 @@ def understood(text: str, *literal: str, nothing: bool = False) -> Understood:
         ("folder snow", "", ["folder"]),
         ("lions in my album zoo 2", "lions", ["album"]),
         ("Anna in Italy in May 2020", "Anna", ["folder", "date"]),
+        ("photos from June 2023", "", ["date"]),
+        ("show me all my pictures from Italy taken in 2021", "", ["folder", "date"]),
+        ("photos of a wall in 2021", "photos of a wall", ["date"]),
     ],
 )
 def test_what_is_no_subject_becomes_a_filter(text: str, words: str, kinds: list[str]) -> None:
@@ -88,7 +91,10 @@ def test_words_for_what_a_picture_shows_stay_words(text: str) -> None:
 
 
 def test_what_matches_nothing_stays_words() -> None:
-    assert understood("a dog in August 2023", nothing=True) == Understood("a dog in August 2023")
+    found = understood("a dog in August 2023", nothing=True)
+    assert (found.words, found.phrases) == ("a dog in August 2023", ())
+    assert [(one.text, one.label) for one in found.unmatched] == [("in August 2023", "2023-08-01 to 2023-08-31")]
+    assert understood("a dog in Italy", nothing=True) == Understood("a dog in Italy"), "folders are often words"
 
 
 def test_what_was_taken_back_stays_words() -> None:

@@ -263,11 +263,15 @@ def _understood(
 ) -> tuple[str | None, str | None, str | None]:
     """Return the query without its dates, names and folders, the filter built from them, and the query's language.
 
-    Reports the filters on stderr.
+    Reports the filters on stderr, and dates from which there are no images.
     """
     every = [one.understand(text, lang=lang) for one in collections if one.kind == "images"]
     found = max(every, key=lambda one: len(one.phrases), default=None)
-    if found is None or found.where is None:
+    if found is None:
+        return text, where, lang
+    for phrase in found.unmatched:
+        tell(f"No images match {phrase.text!r} ({phrase.label}), so its words are searched for.")
+    if found.where is None:
         return text, where, lang
     filters = ", ".join(f"{phrase.text!r} ({phrase.label})" for phrase in found.phrases)
     tell(f"Filtered by {filters}. To search for these words instead: --literal")

@@ -69,9 +69,12 @@ def understood(library: Library, text: str, literal: Sequence[str], lang: str | 
     with library.use() as members:
         every = [member.collection.understand(text, literal=literal, lang=lang) for member in members]
     found = max(every, key=lambda one: len(one.phrases))
-    phrases = [{"text": one.text, "kind": one.kind, "label": one.label, "where": one.where} for one in found.phrases]
-    known = {name: value for name, value in (("where", found.where), ("lang", found.lang)) if value}
-    return {"words": found.words, "phrases": phrases, **known}
+    phrases, unmatched = (
+        [{"text": one.text, "kind": one.kind, "label": one.label, "where": one.where} for one in some]
+        for some in (found.phrases, found.unmatched)
+    )
+    known = {"unmatched": unmatched, "where": found.where, "lang": found.lang}
+    return {"words": found.words, "phrases": phrases, **{name: value for name, value in known.items() if value}}
 
 
 def filter_choices(library: Library) -> dict[str, Any]:

@@ -167,6 +167,7 @@ class UnderstoodAnswer(BaseModel):
 
     words: str
     phrases: list[PhraseAnswer]
+    unmatched: list[PhraseAnswer] = Field(default=[], description="Dates from which there are no items.")
     where: str | None = None
     lang: str | None = Field(default=None, description="The language to search for the words in, if it was needed.")
 

@@ -17,6 +17,13 @@ Kind = Literal["date", "name", "folder", "album"]
 _FILE_NAME = re.compile(r"(?<!\S)(?=\S*\d)(?=\S*[A-Za-z_.])[\w.()-]{4,80}(?!\S)")
 _MOST_FOLDERS = 5  # folders with the same name
 _MOST = 6  # phrases per query
+_PICTURES = frozenset(
+    (
+        *("photo", "photos", "picture", "pictures", "image", "images", "pic", "pics", "shot", "shots", "snapshots"),
+        *("all", "any", "every", "the", "my", "our", "of", "from", "in", "show", "me", "find", "see", "taken", "made"),
+    )
+)
+"""Words that, next to filters, ask for pictures of anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +42,14 @@ class Phrase:
 class Understood:
     """A parsed query: the words to search for, which may be empty, and the phrases that became filters.
 
+    unmatched: dates from which there are no items; they stay among the words.
     lang: the language of the whole query; None if it was not needed. The remaining words may be too few to
         recognise it.
     """
 
     words: str
     phrases: tuple[Phrase, ...] = ()
+    unmatched: tuple[Phrase, ...] = ()
     lang: str | None = None
 
     @property
@@ -68,13 +77,18 @@ def understand(
     """
     text, words = plain_letters(text), {plain_letters(phrase).casefold() for phrase in literal}
     chosen: list[Phrase] = []
+    unmatched: list[Phrase] = []
     candidates = [*_dates(text, today), *_albums(text, albums), *_folders(text, folders), *_names(text)]
     if not is_english:
         candidates = [one for one in candidates if one.kind == "name" or not any(map(str.isalpha, one.text))]
     for phrase in sorted(candidates, key=lambda phrase: phrase.start - phrase.end):  # longest first
         overlaps = any(phrase.start < other.end and other.start < phrase.end for other in chosen)
-        if len(chosen) < _MOST and not overlaps and phrase.text.casefold() not in words and matches(phrase.where):
+        if len(chosen) == _MOST or overlaps or phrase.text.casefold() in words:
+            continue
+        if matches(phrase.where):
             chosen.append(phrase)
+        elif phrase.kind == "date":
+            unmatched.append(phrase)
     chosen.sort(key=lambda phrase: phrase.start)
     rest, at = [], 0
     for phrase in chosen:
@@ -82,7 +96,9 @@ def understand(
         at = phrase.end
     rest.append(text[at:])
     left = " ".join(" ".join(rest).split()).strip(" ,;")
-    return Understood(left, tuple(chosen))
+    if is_english and chosen and _PICTURES.issuperset(left.lower().split()):
+        left = ""
+    return Understood(left, tuple(chosen), tuple(unmatched))
 
 
 def _dates(text: str, today: date) -> list[Phrase]:

@@ -130,7 +130,7 @@ function render({ typing = false } = {}) {
 /** Take a query to mean this, and show the phrases that became filters. */
 function understand(meant) {
   meaning = meant;
-  showPhrases(meant.phrases, (text) => change({ literal: [...query.literal, text] }));
+  showPhrases(meant, (text) => change({ literal: [...query.literal, text] }));
 }
 
 /** Load the results of the query. */

@@ -20,16 +20,20 @@ export async function understood(query) {
     known = { key, answer };
   }
   const { answer } = known;
-  if (!answer.where) return query;
+  const { unmatched } = answer;
+  if (!answer.where) return { ...query, unmatched };
   const lang = query.lang || (answer.lang ?? ""); // the remaining words may be too few to recognise it
-  return { ...query, words: answer.words, lang, said: answer.where, phrases: answer.phrases };
+  return { ...query, words: answer.words, lang, said: answer.where, phrases: answer.phrases, unmatched };
 }
 
-/** Show the phrases that became filters; `take(text)` turns one back into plain words. */
-export function showPhrases(phrases, take) {
+/** Show the phrases that became filters, and dates from which there is nothing; `take(text)` turns a filter back into
+ * plain words. */
+export function showPhrases({ phrases = [], unmatched = [] }, take) {
   const place = byId("phrases");
-  place.hidden = !phrases?.length;
-  place.replaceChildren(...(phrases ?? []).map(({ text, label, kind }) => {
+  place.hidden = !phrases.length && !unmatched.length;
+  const nothing = unmatched.map(({ text, label }) =>
+    make("span", { className: "unmatched", title: label, textContent: `No pictures match “${text}”.` }));
+  place.replaceChildren(...nothing, ...phrases.map(({ text, label, kind }) => {
     const chip = make("button", { type: "button", className: "phrase", title: `${kind}: ${label}`, textContent: `${text} ×` });
     chip.setAttribute("aria-label", `${text}: ${kind} ${label}. Search for these words instead`);
     chip.addEventListener("click", () => take(text));

@@ -12,6 +12,7 @@ from PIL import Image
 import sightline
 from sightline import errors
 from sightline.collection import Collection
+from sightline.packages import install_extra
 from test_wings import BLOCKED
 
 FUNCTIONS = ("load", "open", "index", "search", "explain", "explain_codes", "evaluate", "train", "export")
@@ -51,7 +52,7 @@ def test_what_needs_torch_says_so_when_it_is_called(call: str, job: str) -> None
     )
     what, way_out = run(script).splitlines()
     assert what.startswith(job)
-    assert way_out == "pip install 'sightline-search[train]'"
+    assert way_out == install_extra("train")
 
 
 def test_every_error_is_importable_from_the_top() -> None:

@@ -14,7 +14,7 @@ import sightline
 ROOT = Path(sightline.__file__).parent
 
 LAYERS: list[set[str]] = [
-    {"errors", "arrays"},
+    {"errors", "arrays", "packages"},
     {"device", "fusion_names", "files", "languages", "parallel", "plugins", "close_names", "commit"},
     {"cache", "settings"},
     {"media"},

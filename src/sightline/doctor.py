@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sightline import __version__
 from sightline.errors import CollectionError, SightlineError
+from sightline.packages import install_command, install_extra, pip
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -102,12 +103,15 @@ def _packages() -> Iterator[Finding]:
         needed = _needed(_requirements(), "")
     except metadata.PackageNotFoundError:
         yield Finding(
-            "Packages", "warning", "Sightline runs from source and is not installed", "pip install sightline-search"
+            "Packages",
+            "warning",
+            "Sightline runs from source and is not installed",
+            install_command("sightline-search"),
         )
         return
     problems = _problems(needed)
     if problems:
-        yield Finding("Packages", "broken", "; ".join(problems), "pip install --upgrade sightline-search")
+        yield Finding("Packages", "broken", "; ".join(problems), f"{pip()} install --upgrade sightline-search")
     else:
         yield Finding("Packages", "good", ", ".join(f"{one.name} {metadata.version(one.name)}" for one in needed))
 
@@ -127,7 +131,7 @@ def _extras() -> Iterator[Finding]:
             yield Finding(extra, "warning", f"unavailable ({purpose}): {says}", way_out)
         elif problems:
             says = f"not installed ({purpose}): {'; '.join(problems)}"
-            yield Finding(extra, "warning", says, f"To install it: pip install 'sightline-search[{extra}]'")
+            yield Finding(extra, "warning", says, f"To install it: {install_extra(extra)}")
         else:
             yield Finding(extra, "good", f"installed ({purpose})")
 
@@ -199,7 +203,7 @@ def _onnxruntime() -> Iterator[Finding]:
 
     if "CPUExecutionProvider" not in onnxruntime.get_available_providers():
         says = f"{onnxruntime.__version__} cannot run on the CPU"
-        yield Finding("ONNX Runtime", "broken", says, "pip install --force-reinstall onnxruntime")
+        yield Finding("ONNX Runtime", "broken", says, f"{pip()} install --force-reinstall onnxruntime")
     else:
         yield Finding("ONNX Runtime", "good", f"{onnxruntime.__version__}, runs on the CPU")
 
@@ -216,7 +220,7 @@ def _faiss() -> Iterator[Finding]:
         yield Finding("FAISS", "good", f"{faiss.__version__}, works")
     else:
         says = f"{faiss.__version__} finds the wrong vector"
-        yield Finding("FAISS", "broken", says, "pip install --force-reinstall faiss-cpu")
+        yield Finding("FAISS", "broken", says, f"{pip()} install --force-reinstall faiss-cpu")
 
 
 def _model() -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from sightline import cli
 from sightline.cli.formatting import report_lines
 from sightline.collection import FileProblem, Report
 from sightline.media import raw, video
+from sightline.packages import install_extra
 
 
 def run(*arguments: str | Path) -> Result:
@@ -69,14 +70,14 @@ def test_what_is_not_indexed_is_counted_and_ignored_folders_are_not(
         put(photos / name, b"not read")
     lines = run("index").stdout.splitlines()
     assert [line for line in lines if line.startswith("Not indexed")] == [
-        "Not indexed: 3 RAW photos (.cr2, .nef). To index them: pip install 'sightline-search[raw]'",
-        "Not indexed: 1 video (.mp4). To index them: pip install 'sightline-search[video]'",
+        f"Not indexed: 3 RAW photos (.cr2, .nef). To index them: {install_extra('raw')}",
+        f"Not indexed: 1 video (.mp4). To index them: {install_extra('video')}",
     ]
     assert "thumb.jpg" not in "".join(lines)
 
 
 def test_files_with_the_same_problem_share_a_line() -> None:
-    reason = "is a HEIC picture, which needs another package: pip install 'sightline-search[heic]'"
+    reason = f"is a HEIC picture, which needs another package: {install_extra('heic')}"
     report = Report(Path("here"), "images", broken=[FileProblem(f"{n}.heic", reason) for n in range(40)])
     assert [line for line in report_lines(report) if "HEIC" in line] == [f"  0.heic and 39 more: {reason}"]
 

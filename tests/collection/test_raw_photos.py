@@ -9,6 +9,7 @@ from collection.made_up import Instant, picture, put
 from media.raw_files import cr2, dng, nef
 from sightline.cli.formatting import report_lines
 from sightline.media import raw
+from sightline.packages import install_extra
 
 pytest.importorskip("rawpy", reason="the extra raw is not installed")
 
@@ -48,6 +49,4 @@ def test_without_the_extra_they_are_counted_and_what_was_indexed_stays(
     monkeypatch.setattr(raw, "is_installed", lambda: False)
     report = sightline.index(photos, model=Instant())
     assert (report.unchanged, report.deleted) == (4, 0)
-    assert "Not indexed: 1 RAW photo (.dng). To index them: pip install 'sightline-search[raw]'" in [
-        *report_lines(report)
-    ]
+    assert f"Not indexed: 1 RAW photo (.dng). To index them: {install_extra('raw')}" in [*report_lines(report)]

@@ -24,6 +24,7 @@ from sightline.collection.indexing.remove import remove
 from sightline.collection.indexing.video_files import DecodedVideo
 from sightline.collection.status import status
 from sightline.media import ImageBytes, Preprocess, to_pixels, video
+from sightline.packages import install_extra
 from sightline.retrieval.results import SearchResult
 
 pytest.importorskip("av", reason="the extra video is not installed")
@@ -238,7 +239,7 @@ def test_without_the_extra_videos_are_counted_and_what_was_indexed_stays(
     monkeypatch.setattr(video, "is_installed", lambda: False)
     report = sightline.index(photos, model=Colours())
     assert (report.unchanged, report.deleted) == (3, 0)
-    told = "Not indexed: 1 video (.webm). To index them: pip install 'sightline-search[video]'"
+    told = f"Not indexed: 1 video (.webm). To index them: {install_extra('video')}"
     assert told in [*report_lines(report)]
     assert search(photos, 2)[0].path == "trip/one.mp4"
 

@@ -13,6 +13,7 @@ from PIL import Image
 from media.sample_pictures import QUARTERS, centres, encoded, photo, png_chunk, png_header, quarters, source
 from sightline.errors import MediaError
 from sightline.media import ImageFile, open_image
+from sightline.packages import install_extra
 
 FORMATS = [
     ("JPEG", {"quality": 95}),
@@ -71,7 +72,7 @@ def test_heic_without_its_package_says_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     with pytest.raises(MediaError, match="HEIC") as caught:
         open_image(source(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(100), "IMG_1.HEIC"))
-    assert caught.value.way_out == "pip install 'sightline-search[heic]'"
+    assert caught.value.way_out == install_extra("heic")
     assert caught.value.name == "IMG_1.HEIC"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sightline.errors import StoreError
+from sightline.packages import install_extra
 from sightline.stores import milvus_server
 from sightline.stores.milvus_address import Address
 from sightline.stores.milvus_server import Server
@@ -83,4 +84,4 @@ def test_a_missing_package_is_named_with_the_way_to_get_it(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "pymilvus", None)
     with pytest.raises(StoreError, match="needs a package") as caught:
         milvus_server.client_package()
-    assert caught.value.way_out == "pip install 'sightline-search[scale]'"
+    assert caught.value.way_out == install_extra("scale")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sightline.api.evaluation import records_of
 from sightline.errors import SightlineError
+from sightline.packages import install_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -174,4 +175,4 @@ def _needs_torch(job: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise SightlineError(f"{job} needs torch: {error}", "pip install 'sightline-search[train]'") from error
+        raise SightlineError(f"{job} needs torch: {error}", install_extra("train")) from error

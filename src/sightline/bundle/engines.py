@@ -12,6 +12,7 @@ from sightline.arrays import Arrays, Float32Array, Int64Array
 from sightline.bundle.ragged import Ragged
 from sightline.device import Device, gpu_required
 from sightline.errors import BundleError, UnknownOperatorError
+from sightline.packages import install_command
 
 
 class Engine(Protocol):
@@ -97,6 +98,6 @@ def _under_torch(path: Path, device: Device) -> Engine:
         from sightline.kernels.graphs import TorchGraph
     except ImportError as error:
         raise BundleError(
-            f"{path} can be run only with ONNX Runtime, or torch and onnx: {error}", "pip install onnxruntime"
+            f"{path} can be run only with ONNX Runtime, or torch and onnx: {error}", install_command("onnxruntime")
         ) from error
     return TorchGraph.open(path, "cuda" if device == "gpu" else "cpu")

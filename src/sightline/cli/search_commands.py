@@ -12,6 +12,7 @@ from sightline.cli.console import named_options, print_lines, results, tell, tel
 from sightline.cli.options import MODELS, CollectionModel, SeveralAt
 from sightline.errors import OptionError, SightlineError
 from sightline.fusion_names import FusionRule
+from sightline.packages import install_extra
 
 if TYPE_CHECKING:
     from sightline.collection.collection import Collection
@@ -307,9 +308,7 @@ def serve(
     try:
         from sightline.server.run import serve as run
     except ImportError as error:
-        raise SightlineError(
-            f"serving needs more packages: {error}", "pip install 'sightline-search[serve]'"
-        ) from error
+        raise SightlineError(f"serving needs more packages: {error}", install_extra("serve")) from error
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # a service manager's SIGTERM acts like Ctrl-C
     try:
         run(

@@ -11,6 +11,7 @@ from sightline.cli.console import print_lines, tell, tell_skipped, tell_unreadab
 from sightline.cli.options import Imports
 from sightline.cli.stop_signals import StopSignals
 from sightline.errors import SightlineError
+from sightline.packages import install_extra
 
 if TYPE_CHECKING:
     from sightline.models.detector import Detector
@@ -82,7 +83,7 @@ def _detector(source: str) -> "Detector":
     try:
         from sightline.models.detector import Detector
     except ImportError as error:
-        raise SightlineError(f"a detector needs torch: {error}", "pip install 'sightline-search[train]'") from error
+        raise SightlineError(f"a detector needs torch: {error}", install_extra("train")) from error
     return Detector.open(source)
 
 
@@ -115,7 +116,7 @@ def train(
         from sightline.training.recipe import read_recipe
         from sightline.training.state import find_state, saved_step
     except ImportError as error:
-        raise SightlineError(f"training needs torch: {error}", "pip install 'sightline-search[train]'") from error
+        raise SightlineError(f"training needs torch: {error}", install_extra("train")) from error
     from sightline.cli.progress import training
 
     asked = read_recipe(recipe, changes or ())

@@ -9,8 +9,9 @@ import numpy as np
 from PIL import Image
 
 from sightline.errors import MissingDecoderError
+from sightline.packages import install_extra, pip
 
-INSTALL = "pip install 'sightline-search[ocr]'"
+INSTALL = install_extra("ocr")
 _LONGEST_SIDE = 1920  # pixels; larger images are shrunk, and their letters usually remain large enough
 _DETECTED_SIDE = 960  # pixels; lines are detected at this size, but recognised at full size
 _LEAST_SCORE = 0.6
@@ -62,7 +63,7 @@ def _reader() -> Any:
     try:
         from rapidocr_onnxruntime import RapidOCR
     except ImportError as error:  # opencv-python also raises it on machines without a display
-        way_out = INSTALL if not is_installed() else "pip install --force-reinstall opencv-python-headless"
+        way_out = INSTALL if not is_installed() else f"{pip()} install --force-reinstall opencv-python-headless"
         raise MissingDecoderError("text in images", f"cannot be read: {error}", way_out) from error
     return RapidOCR(
         intra_op_num_threads=1,

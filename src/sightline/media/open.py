@@ -26,6 +26,7 @@ from sightline.media.limits import (
 from sightline.media.memory import decoding
 from sightline.media.raw import camera_exif, preview
 from sightline.media.source import ImageSource
+from sightline.packages import install_extra
 
 MAX_PIXELS = 256_000_000
 _JPEG = ("JPEG", "MPO")
@@ -136,7 +137,7 @@ def _decoder(name: str, kind: FileType) -> _Decoder:
         factory: _Decoder = Image.OPEN[kind.decoder][0]
     except (ImportError, KeyError) as error:
         needs_extra = kind.decoder == "HEIF"
-        way_out = "pip install 'sightline-search[heic]'" if needs_extra else "pip install --upgrade pillow"
+        way_out = install_extra("heic") if needs_extra else "pip install --upgrade pillow"
         raise MissingDecoderError(name, f"is {kind.says}, which needs another package: {way_out}", way_out) from error
     return factory
 

@@ -9,8 +9,9 @@ from PIL import ExifTags, Image
 
 from sightline.errors import MediaError, MissingDecoderError
 from sightline.media.limits import check_pixels
+from sightline.packages import install_extra
 
-INSTALL = "pip install 'sightline-search[raw]'"
+INSTALL = install_extra("raw")
 _SMALL = 512  # pixels; smaller previews (by long side) are used only if at least half as large as the photo
 _QUALITY = 92
 _ORIENTATIONS = {3: 3, 5: 8, 6: 6}  # from LibRaw's orientation codes to those of EXIF

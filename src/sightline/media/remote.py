@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from sightline.errors import MediaError
+from sightline.packages import install_extra
 
 _TRIES = 3
 _PAUSE = 0.5  # seconds before the second attempt, doubled before the third
@@ -154,7 +155,7 @@ def _storage(url: str) -> tuple[Any, str]:
         raise MediaError(
             url,
             f"reading {scheme}:// needs a package: {error}",
-            "pip install 'sightline-search[scale]', and the package it names.",
+            f"{install_extra('scale')}, and the package it names.",
         ) from error
 
 

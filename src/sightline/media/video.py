@@ -22,8 +22,9 @@ from sightline.media.pixels import Preprocess, fit, is_blank
 from sightline.media.scenes import GREY_SIZE, choose
 from sightline.media.source import open_regular
 from sightline.media.video_types import HEAD_BYTES, video_type
+from sightline.packages import install_extra
 
-INSTALL = "pip install 'sightline-search[video]'"
+INSTALL = install_extra("video")
 MOST_MOMENTS = 64
 LARGEST_FILE = 64 << 30
 """Maximum size of a video file in bytes; larger files are refused."""

@@ -8,6 +8,7 @@ from sightline.bundle.languages import FOLDER, LANGUAGES_FILE, languages_of, rea
 from sightline.bundle.layout import HUB_PREFIX, SPEC_FILE
 from sightline.bundle.spec import BundleSpec, identity, read_spec
 from sightline.errors import ModelError
+from sightline.packages import install_extra
 
 # Copies of the weights for other programs, which many models on the hub include.
 _NEVER_READ = ["*.h5", "*.msgpack", "*.ot", "*.tflite", "*.gguf", "onnx/*", "openvino/*", "coreml/*"]
@@ -93,5 +94,5 @@ def _library() -> Any:
     try:
         import huggingface_hub
     except ImportError as error:
-        raise ModelError("models on the hub need huggingface_hub", "pip install 'sightline-search[train]'") from error
+        raise ModelError("models on the hub need huggingface_hub", install_extra("train")) from error
     return huggingface_hub

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sightline.errors import StoreError
+from sightline.packages import install_extra
 from sightline.stores.milvus_address import Address
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def client_package() -> Any:
     try:
         import pymilvus
     except ImportError as error:
-        raise StoreError(f"Milvus needs a package: {error}", "pip install 'sightline-search[scale]'") from error
+        raise StoreError(f"Milvus needs a package: {error}", install_extra("scale")) from error
     return pymilvus
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sightline.errors import StoreError
+from sightline.packages import install_extra
 from sightline.stores.postgres_address import PostgresAddress
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def driver() -> Any:
     try:
         import psycopg
     except ImportError as error:
-        raise StoreError(f"PostgreSQL needs a package: {error}", "pip install 'sightline-search[postgres]'") from error
+        raise StoreError(f"PostgreSQL needs a package: {error}", install_extra("postgres")) from error
     return psycopg
 
 

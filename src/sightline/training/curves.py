@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from sightline.errors import SightlineError
+from sightline.packages import install_command
 from sightline.training.tables import LogRecipe
 
 CurveSink = Callable[[Mapping[str, Any]], None]
@@ -38,7 +39,9 @@ def _tensorboard(_: LogRecipe, folder: Path, __: str, step: int) -> CurveSink:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        raise SightlineError(f"log.to: TensorBoard is not installed: {error}", "pip install tensorboard") from error
+        raise SightlineError(
+            f"log.to: TensorBoard is not installed: {error}", install_command("tensorboard")
+        ) from error
     writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1 if step else None)
 
     def add(entry: Mapping[str, Any]) -> None:
@@ -54,6 +57,6 @@ def _wandb(recipe: LogRecipe, folder: Path, run: str, _: int) -> CurveSink:
     try:
         import wandb
     except ImportError as error:
-        raise SightlineError(f"log.to: Weights & Biases is not installed: {error}", "pip install wandb") from error
+        raise SightlineError(f"log.to: Weights & Biases is not installed: {error}", install_command("wandb")) from error
     opened = wandb.init(project=recipe.project, name=run, dir=str(folder), resume="allow")
     return lambda entry: opened.log(scalars(entry), step=int(entry["step"]))

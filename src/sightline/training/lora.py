@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from sightline.close_names import did_you_mean
 from sightline.errors import RecipeError, SightlineError
 from sightline.models.retriever import Retriever
+from sightline.packages import install_extra
 from sightline.training.state import saved_tensors
 from sightline.training.tables import LoraRecipe
 
@@ -27,7 +28,7 @@ class Adapters:
             from peft import LoraConfig, inject_adapter_in_model
             from peft.tuners.lora import Linear
         except ImportError as error:
-            raise SightlineError(f"LoRA needs peft: {error}", "pip install 'sightline-search[lora]'") from error
+            raise SightlineError(f"LoRA needs peft: {error}", install_extra("lora")) from error
         encoders = model.parts()
         for name in recipe.encoders:
             if name not in encoders:

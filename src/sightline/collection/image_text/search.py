@@ -11,7 +11,6 @@ from sightline.collection.catalog.hits import hits_of
 from sightline.collection.catalog.where import compile_where
 from sightline.collection.image_text.database import TextDatabase
 from sightline.collection.image_text.words import contains, fold, match, query_words
-from sightline.media.ocr import INSTALL
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.cascade import Ranking
 from sightline.retrieval.options import SearchOptions
@@ -30,7 +29,8 @@ That many words do not match by chance.
 _CERTAIN = 0.9
 
 NOT_READ = (
-    f"Quoted words search the text in images, which was not read here. To read it: {INSTALL} and sightline index."
+    "Quoted words search the text in images, which was not read here. To read it, install the extra ocr, and run: "
+    "sightline index"
 )
 """The notice for a query with quotes if there is no text to search."""
 

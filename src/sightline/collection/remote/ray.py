@@ -31,6 +31,7 @@ from sightline.collection.indexing.report import Report
 from sightline.collection.indexing.writer import EncodedBatch, Writer
 from sightline.collection.locate import model_at
 from sightline.errors import CollectionError, SightlineError
+from sightline.packages import install_extra
 from sightline.registry.loader import load, locate
 from sightline.retrieval.query import ItemKind
 from sightline.stores.base import StoredImages
@@ -116,7 +117,7 @@ def _library() -> ModuleType:
     try:
         return import_module("ray")
     except ImportError as error:
-        raise SightlineError(f"--workers needs a package: {error}", "pip install 'sightline-search[scale]'") from error
+        raise SightlineError(f"--workers needs a package: {error}", install_extra("scale")) from error
 
 
 def _blocks(

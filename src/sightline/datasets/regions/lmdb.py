@@ -12,6 +12,7 @@ from sightline.datasets.record import BrokenRecordError, OnProblem, Problem
 from sightline.datasets.regions.arrays import found_in_arrays, found_in_npz
 from sightline.datasets.regions.detections import Found
 from sightline.errors import DataError, SightlineError
+from sightline.packages import install_extra
 
 DATA_FILE = "data.mdb"
 _KEYS = b"__keys__"
@@ -26,7 +27,7 @@ def read_uniter(path: Path, report: OnProblem) -> Iterator[Found]:
         import msgpack  # noqa: F401  # imported early: otherwise every row would look broken
     except ImportError as error:
         raise SightlineError(
-            f"reading UNITER's features needs more packages: {error}", "pip install 'sightline-search[regions]'"
+            f"reading UNITER's features needs more packages: {error}", install_extra("regions")
         ) from error
     options = {"readonly": True, "create": False, "lock": False, "readahead": False}
     try:

@@ -13,6 +13,7 @@ from sightline.datasets.regions.detections import Found, relative
 from sightline.datasets.regions.tsv import with_boxes_at_the_end
 from sightline.datasets.splits import split_in_name
 from sightline.errors import DataError, SightlineError
+from sightline.packages import install_extra
 
 _COPY = "Copy or download it again."
 
@@ -42,7 +43,7 @@ def read_m3p(path: Path, report: OnProblem) -> Iterator[Found]:
         import h5py
     except ImportError as error:
         raise SightlineError(
-            f"reading M3P's features needs another package: {error}", "pip install 'sightline-search[regions]'"
+            f"reading M3P's features needs another package: {error}", install_extra("regions")
         ) from error
     try:
         with h5py.File(path, "r") as file:
@@ -75,9 +76,7 @@ def _loaded(path: Path) -> Mapping[Any, Any]:
     try:
         import torch
     except ImportError as error:
-        raise SightlineError(
-            f"reading Oscar's tensors needs torch: {error}", "pip install 'sightline-search[train]'"
-        ) from error
+        raise SightlineError(f"reading Oscar's tensors needs torch: {error}", install_extra("train")) from error
     try:
         loaded = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # damaged files raise many kinds of exceptions

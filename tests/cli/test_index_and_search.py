@@ -192,6 +192,11 @@ def test_the_nearest_collection_is_searched(photos: Path, monkeypatch: pytest.Mo
         ),
         (["search", "a dog", "--min-relevance", "70"], "--min-relevance must be between 0 and 1, not 70"),
         (["search", "--image", "no-such.png"], "no such file"),
+        (["search", "--image", "https://a.b/c.png"], "--image must be a file, not https://a.b/c.png"),
+        (["search", "--image", "x.png", "--image", "y.png"], "--image was given several times"),
+        (["search", "a dog", "--image-weight", "0.3"], "--image-weight has no effect without both a text and an image"),
+        (["search", "--where", "id > 0", "--not", "a dog"], "--not has no effect without words or an image"),
+        (["search", "--where", "id > 0", "--min-relevance", "0.5"], "--min-relevance has no effect without words"),
         (["search", "a dog", "--model", "no-such-model"], "no such folder"),
     ],
 )
@@ -208,6 +213,21 @@ def test_an_error_in_a_filter_is_a_query_error(photos: Path) -> None:
 def test_a_file_or_nothing_is_not_taken_for_a_collection(photos: Path, tmp_path: Path) -> None:
     assert "is a file" in str(run("search", "a dog", "--at", photos / "broken.jpg").exception)
     assert "no such folder" in str(run("search", "a dog", "--at", tmp_path / "nowhere").exception)
+
+
+def test_a_folder_inside_a_collection_says_which_one(photos: Path, bundle: Path) -> None:
+    inside = photos / "beach"
+    error = run("search", "a dog", "--at", inside).exception
+    assert isinstance(error, CollectionError)
+    assert error.way_out == f"The collection of {photos} includes it: --at {photos}"
+    done = run("index", inside, "--model", bundle)
+    assert f"inside that of {photos}. To update that one instead: sightline index --at {photos} {inside}" in done.stderr
+    assert "inside that of" not in run("index", inside).stderr
+
+
+@pytest.mark.parametrize("command", [[], ["search"], ["index"]])
+def test_help_has_a_short_option(command: list[str]) -> None:
+    assert run(*command, "-h").stdout == run(*command, "--help").stdout != ""
 
 
 def test_a_folder_that_is_not_there_is_no_collection(tmp_path: Path) -> None:

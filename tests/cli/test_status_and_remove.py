@@ -86,6 +86,7 @@ def test_a_second_root_is_removed_altogether(folder: Path, tiny_bundle: Path, tm
 def test_wrong_names_are_told(folder: Path, tiny_bundle: Path) -> None:
     told = {
         "not in": ["nowhere", "--yes"],
+        "nowhere: not in": [str(folder / "pets"), "nowhere", "--yes"],
         "no PATHs to remove": [],
         "PATHs cannot be combined with --everything": ["pets", "--everything"],
         "the name of a folder or file is empty": ["", "--yes"],
@@ -94,6 +95,8 @@ def test_wrong_names_are_told(folder: Path, tiny_bundle: Path) -> None:
         done = CliRunner().invoke(app, ["remove", *arguments, "--at", str(folder), "--model", str(tiny_bundle)])
         assert isinstance(done.exception, SightlineError)
         assert says in str(done.exception)
+    with sightline.open(folder) as collection:
+        assert len(collection.files()) == 4, "nothing was removed"
 
 
 def test_a_whole_collection_is_deleted_and_nothing_else(folder: Path, tiny_bundle: Path, tmp_path: Path) -> None:

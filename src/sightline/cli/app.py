@@ -26,8 +26,10 @@ from sightline.cli.console import results
 from sightline.cli.help import HelpfulCommand
 from sightline.errors import SightlineError
 
+_SHORT_HELP = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
     help="Find images by words and words by images.",
+    context_settings=_SHORT_HELP,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -70,7 +72,7 @@ def _saying_when_interrupted(command: Callable[..., None]) -> Callable[..., None
 
 
 for _name, _command in _COMMANDS.items():
-    app.command(_name, cls=HelpfulCommand)(_saying_when_interrupted(_command))
+    app.command(_name, cls=HelpfulCommand, context_settings=_SHORT_HELP)(_saying_when_interrupted(_command))
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -215,17 +216,25 @@ def no_more(start: int) -> str:
     return f"Nothing found after the first {start:,} results."
 
 
-def show(result: SearchResult, form: Form, least: float | None = None, pictures: bool = True, start: int = 0) -> None:
+def show(
+    result: SearchResult,
+    form: Form,
+    least: float | None = None,
+    pictures: bool = True,
+    start: int = 0,
+    lang_given: bool = False,
+) -> None:
     """Write results to stdout: as lines, as JSON, or as paths that each end with a line break or a null byte.
 
-    Nothing else goes to stdout. start: the number of results that were skipped.
+    Nothing else goes to stdout. start: the number of results that were skipped. lang_given: whether the user named the
+    language of the query.
     """
     if form == "json":
         print(json.dumps(result.to_json(), indent=2))
     elif form in ("paths", "null"):
         sys.stdout.buffer.writelines(exact_path(hit) + (b"\0" if form == "null" else b"\n") for hit in result)
     else:
-        _show_lines(result, least, pictures, start)
+        _show_lines(replace(result, lang=None) if lang_given else result, least, pictures, start)
 
 
 def show_items(items: Sequence[Item], form: Form, start: int = 0) -> None:

@@ -1,5 +1,6 @@
 """`sightline index`, `search` and `serve`: create, search and serve a collection."""
 
+import shlex
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,6 +17,7 @@ from sightline.packages import install_extra
 
 if TYPE_CHECKING:
     from sightline.collection.collection import Collection
+    from sightline.retrieval.options import SearchOptions
 
 
 def index(
@@ -75,12 +77,16 @@ def index(
     from sightline.collection.indexing.report import IndexingInterrupted
     from sightline.collection.indexing.targets import location
     from sightline.collection.locate import model_for_indexing, named_path
+    from sightline.collection.manifest import enclosing, has_manifest
     from sightline.media.ocr import INSTALL, is_installed
 
     if text and not is_installed():
         raise SightlineError("reading text in images needs another package", INSTALL)
     places = [named_path(folder).resolve() for folder in folders or []]
     collection = location(at, places)
+    if at is None and places and not has_manifest(collection) and (around := enclosing(places[0])):
+        update = shlex.join(["sightline", "index", "--at", str(around), str(places[0])])
+        tell(f"Creating a collection inside that of {around}. To update that one instead: {update}")
     chosen = model_for_indexing(collection, model)
     try:
         with _answering_ctrl_c(), named_options(), indexing() as progress:
@@ -161,10 +167,13 @@ def _answering_ctrl_c() -> Iterator[None]:
 def search(
     words: Annotated[list[str] | None, typer.Argument(metavar="QUERY", help="A description of what to find.")] = None,
     at: SeveralAt = None,
-    image: Annotated[Path | None, typer.Option(metavar="FILE", help="Search by image, alone or with a text.")] = None,
+    image: Annotated[
+        list[str] | None, typer.Option(metavar="FILE", help="Search by image, alone or with a text.")
+    ] = None,
     image_weight: Annotated[
-        float, typer.Option(metavar="W", help="Weight of the image in a query with text and image, 0 to 1.")
-    ] = 0.5,
+        float | None,
+        typer.Option(metavar="W", help="Weight of the image in a query with text and image, 0 to 1. By default 0.5."),
+    ] = None,
     without: Annotated[
         list[str] | None, typer.Option("--not", metavar="TEXT", help="What results should not show. May be repeated.")
     ] = None,
@@ -228,12 +237,13 @@ def search(
     places = dict.fromkeys(resolve_location(place) for place in at or (None,))
     with named_options(), ExitStack() as opened:
         collections = [opened.enter_context(sightline.open(place, model=model)) for place in places]
+        lang_given = lang is not None
         if text and not literal:
             text, where, lang = _understood(text, where, lang, collections)
         options = SearchOptions(
             text=text,
-            image=image,
-            image_weight=image_weight,
+            image=_one_image(image),
+            image_weight=_weight(image_weight, text, image),
             not_=tuple(without or ()),
             where=where,
             k=k,
@@ -248,7 +258,8 @@ def search(
             duplicates=duplicates,
             lang=lang,
         )
-        if where is not None and not text and image is None:
+        if where is not None and not text and not image:
+            _check_only_filtered(options)
             items = browse_group(collections, where, k=k, start=start)
             with results():
                 show_items(items, form, start)
@@ -256,7 +267,33 @@ def search(
         check_group(collections)
         result = search_group(collections, options).flat()
     with results():
-        show(result, form, min_relevance, thumbnails, start)
+        show(result, form, min_relevance, thumbnails, start, lang_given=lang_given)
+
+
+def _one_image(images: list[str] | None) -> str | None:
+    """Return the image to search by; raises an error for several, and for a URL."""
+    if images and len(images) > 1:
+        raise OptionError("image", "was given several times", "Search by one image at a time.")
+    if images and "://" in images[0]:
+        raise OptionError("image", f"must be a file, not {images[0]}", "Download it first.")
+    return images[0] if images else None
+
+
+def _weight(weight: float | None, text: str | None, image: list[str] | None) -> float:
+    """Return the weight of the image; raises an error if it was given for a query without both text and image."""
+    if weight is not None and not (text and image):
+        raise OptionError("image_weight", "has no effect without both a text and an image", "Leave it out.")
+    return 0.5 if weight is None else weight
+
+
+def _check_only_filtered(options: "SearchOptions") -> None:
+    """Refuse options that have no effect on a list of everything that passes a filter."""
+    usual = type(options)()
+    for name in ("not_", "min_relevance", "late", "late_fragments", "rerank", "fusion", "weight", "budget_ms"):
+        if getattr(options, name) != getattr(usual, name):
+            raise OptionError(
+                name, "has no effect without words or an image", "Say what to search for, or leave it out."
+            )
 
 
 def _understood(

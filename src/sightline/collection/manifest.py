@@ -107,6 +107,11 @@ def has_manifest(at: Path) -> bool:
     return (at / MANIFEST_FILE).is_file() or (at / COPY_FILE).is_file()
 
 
+def enclosing(folder: Path) -> Path | None:
+    """Return the nearest folder above this one that has a collection in it; None if there is none."""
+    return next((one for one in folder.resolve().parents if has_manifest(one / DEFAULT_FOLDER)), None)
+
+
 def read_manifest(at: Path) -> Manifest:
     """Read and check the manifest in a collection's folder; if it is missing or damaged, its copy."""
     if not at.is_dir():
@@ -127,7 +132,9 @@ def read_manifest(at: Path) -> Manifest:
         return copy
     errors = [error for error in (manifest, copy) if isinstance(error, CollectionError)]
     if not errors:
-        raise CollectionError(f"{at} is not a collection: it has no {MANIFEST_FILE}", _WHERE)
+        around = enclosing(at)
+        where = _WHERE if around is None else f"The collection of {around} includes it: --at {shlex.quote(str(around))}"
+        raise CollectionError(f"{at} is not a collection: it has no {MANIFEST_FILE}", where)
     for error in errors:
         if not isinstance(error, DamagedManifestError):  # as long as one may be intact, none should be deleted
             raise error

@@ -73,7 +73,8 @@ def run(folder: Path, model: str | Path | Model = "default") -> Iterator[str]:
     yield f"{count} pictures come with Sightline. Each is encoded once; file names are not used."
     with indexing() as progress:
         report = index(PICTURES, at=folder, model=opened, progress=progress)
-    yield f"  {report.new} pictures in {report.seconds:.0f} seconds. Next time, only new ones are read."
+    seconds = f"{report.seconds:.0f} seconds"
+    yield f"  {report.new} pictures in {seconds}. In your own folders, only new ones are read next time."
     with Collection.open(folder, opened) as collection:
         for question in questions(opened):
             found = collection.search(

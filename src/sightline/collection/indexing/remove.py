@@ -30,29 +30,28 @@ def remove(
 
     at: the collection, as for `sightline.open`. model: the model that indexed it; needed if it has been moved.
 
-    The files themselves are not deleted. Those inside a folder that is still indexed are added again by the next
-    `index`, unless a `.sightlineignore` excludes them.
+    If one of the paths is not in the collection, nothing is removed. The files themselves are not deleted. Those inside
+    a folder that is still indexed are added again by the next `index`, unless a `.sightlineignore` excludes them.
     """
     found = find_collection(at).resolve()
     manifest = read_manifest(found)
-    named = [named_path(path) for path in paths]
-    places = [place for path in named for place in (current_folder() / path, path.resolve())]
+    places = {path: (current_folder() / named_path(path), named_path(path).resolve()) for path in paths}
     opened = model_for_collection(found, manifest, model)
     opening = open_to_write(found, manifest.kind, opened, named=(), wait=True, notify=notify)
     with opening as (catalog, store):
         roots = catalog.roots()
-        rows = [
-            row
-            for number, root in roots.items()
-            for row in catalog.rows(number)
-            if any(_path(root, row.raw).is_relative_to(place) for place in places)
-        ]
-        if not rows:
-            raise CollectionError(
-                f"{', '.join(map(str, paths))}: not in {found}", "`sightline status` lists what is indexed."
-            )
+        inside = {path: set[int]() for path in places}
+        for number, root in roots.items():
+            for row in catalog.rows(number):
+                file = _path(root, row.raw)
+                for path, either in places.items():
+                    if any(file.is_relative_to(place) for place in either):
+                        inside[path].add(row.id)
+        if unknown := [str(path) for path, rows in inside.items() if not rows]:
+            raise CollectionError(f"{', '.join(unknown)}: not in {found}", "`sightline status` lists what is indexed.")
+        rows = set.union(*inside.values())
         with catalog.transaction():
-            catalog.delete_files(row.id for row in rows)
+            catalog.delete_files(rows)
             unused = catalog.delete_unused()
             catalog.delete_empty_roots()
         store.delete(np.array(unused, dtype=np.int64))

@@ -123,6 +123,12 @@ def test_albums_and_favourites_are_made_shown_and_left(own: str, open_page: Open
     expect(page.get_by_role("heading", level=1)).to_have_text("1 picture")
     album.select_option("Favourites")
     expect(tiles(page)).to_have_count(1)
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Delete this album").click()
+    expect(page.locator("#toast")).to_have_text("The album “Favourites” was deleted.")
+    expect(album.locator("option")).to_have_text(["Any album", "Zoo (1)"])
+    expect(tiles(page)).to_have_count(6)
+    expect(page.get_by_role("button", name="Delete this album")).to_be_hidden()
 
 
 def test_a_star_clicked_early_counts(own: str, open_page: Opener) -> None:

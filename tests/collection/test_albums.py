@@ -8,6 +8,7 @@ import pytest
 import sightline
 from collection.made_up import Instant, picture, put
 from sightline.collection.albums import Albums
+from sightline.collection.status import status
 from sightline.errors import CollectionError, QueryError
 
 
@@ -32,6 +33,47 @@ def test_an_album_follows_a_file_that_is_moved(photos: Path) -> None:
     sightline.index(photos, model=Instant())
     assert names(photos, "album = 'Trip'") == {"renamed.png", "2.png"}
     assert names(photos, "album in ('Trip', 'Other') and name like 'r%'") == {"renamed.png"}
+
+
+def test_a_missing_file_does_not_count_and_is_in_the_album_again_once_it_is_back(photos: Path) -> None:
+    content = (photos / "1.png").read_bytes()
+    (photos / "1.png").unlink()
+    sightline.index(photos, model=Instant())
+    with sightline.open(photos) as collection:
+        assert collection.album_sizes() == {"Trip": 1}
+    assert status(photos).albums == {"Trip": 1}
+    put(photos / "1.png", content)
+    sightline.index(photos, model=Instant())
+    with sightline.open(photos) as collection:
+        assert collection.album_sizes() == {"Trip": 2}
+
+
+def test_a_changed_file_stays_in_its_albums(photos: Path) -> None:
+    put(photos / "1.png", picture(50))
+    put(photos / "3.png", picture(51))
+    sightline.index(photos, model=Instant())
+    assert names(photos, "album = 'Trip'") == {"1.png", "2.png"}
+    with sightline.open(photos) as collection:
+        assert collection.album_sizes() == {"Trip": 2}
+
+
+def test_a_damaged_file_of_albums_does_not_stop_indexing(photos: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (photos / ".sightline/albums/albums.json").write_text("{")
+    put(photos / "1.png", picture(50))
+    assert sightline.index(photos, model=Instant()).changed == 1
+    assert "changed files were not kept in their albums" in caplog.text
+
+
+def test_an_album_can_be_deleted_even_if_all_its_files_are_missing(photos: Path) -> None:
+    for name in ("1.png", "2.png"):
+        (photos / name).unlink()
+    sightline.index(photos, model=Instant())
+    with sightline.open(photos) as collection:
+        assert collection.album_sizes() == {"Trip": 0}
+        collection.delete_album("Trip")
+        assert collection.album_sizes() == {}
+        with pytest.raises(CollectionError, match="there is no album 'Trip'"):
+            collection.delete_album("Trip")
 
 
 def test_albums_survive_a_catalog_that_is_made_again(photos: Path) -> None:

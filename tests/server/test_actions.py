@@ -206,6 +206,11 @@ def test_albums_are_kept_listed_and_filtered_by(own: tuple[Path, ServedCollectio
     left = client.post("/v1/albums/By the sea/remove", json={"ids": beach}).json()
     assert left == {"albums": [{"name": "Favourites", "items": 1}]}
     assert client.post("/v1/albums/%20", json={"ids": beach}).status_code == 422
+    missing = client.delete("/v1/albums/Nowhere")
+    assert (missing.status_code, missing.json()["detail"]) == (404, "there is no album 'Nowhere'")
+    assert client.delete("/v1/albums/Favourites").json() == {"albums": []}
+    assert client.get("/v1/albums").json() == {"albums": []}
+    client.post("/v1/albums/Favourites", json={"ids": beach[:1]})
     answer = client.post("/v1/albums/Italy%2F2023", json={"ids": beach}).json()
     assert {"name": "Italy/2023", "items": 4} in answer["albums"]
     assert client.post("/v1/albums/Italy%2F2023/remove", json={"ids": beach}).json() == left

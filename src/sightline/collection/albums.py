@@ -2,14 +2,15 @@
 
 They are stored in `albums/albums.json` next to the catalog, in a separate file, so that they can be changed during a
 long indexing run and survive when a damaged catalog is rebuilt. Items are identified by the hashes of their contents,
-so moving or renaming a file does not affect albums. The version before the last change is kept as `before.json`.
+so moving or renaming a file does not affect albums, and a file that is deleted and put back is in its albums again. If
+a file is changed, its new content joins the albums. The version before the last change is kept as `before.json`.
 """
 
 import hashlib
 import json
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -67,6 +68,19 @@ class Albums:
                 sets[name] = left
             else:
                 sets.pop(name, None)
+
+    def delete(self, name: str) -> bool:
+        """Delete an album, but no files; returns whether it existed."""
+        with self._changing() as sets:
+            return sets.pop(name, None) is not None
+
+    def follow(self, changed: Mapping[bytes, bytes]) -> None:
+        """Add the new contents of files that were changed to the albums of the old ones. changed: new hashes by old."""
+        if not any(changed.keys() & hashes for hashes in self.all().values()):
+            return
+        with self._changing() as sets:
+            for name, hashes in sets.items():
+                sets[name] = hashes | {changed[old] for old in changed.keys() & hashes}
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, frozenset[bytes]]]:

@@ -328,6 +328,15 @@ class Collection:
         self.albums.remove(name, hashes.values())
         return [id for id in dict.fromkeys(ids) if id not in hashes]
 
+    def delete_album(self, name: str) -> None:
+        """Delete an album. Files are not deleted."""
+        if not self.albums.delete(name):
+            raise CollectionError(f"{self.at}: there is no album {name!r}", "Check its name: `sightline status`.")
+
+    def album_sizes(self) -> dict[str, int]:
+        """Return the number of items in each album, by its name; those whose files are missing do not count."""
+        return {name: self.catalog.count_of(hashes) for name, hashes in self.albums.all().items()}
+
     def files(self) -> list[File]:
         """Return every readable file, ordered by root and path."""
         return self.catalog.files("ready")

@@ -92,7 +92,7 @@ def status(at: str | Path | None = None) -> CollectionStatus:
             copies=collection.catalog.copies() if is_local else 0,
             roots=roots,
             broken=[FileProblem(str(file.where), file.reason) for file in files if file.status == "broken"],
-            albums={name: len(hashes) for name, hashes in collection.albums.all().items()} if is_local else {},
+            albums=collection.album_sizes() if is_local else {},
             text=collection.image_text.counts() if collection.image_text else None,
             text_problems=_text_problems(collection),
             bytes=_size(collection.at) if isinstance(collection.at, Path) else 0,

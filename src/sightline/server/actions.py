@@ -116,6 +116,11 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
             await service.quick.run(_change, service.library, Collection.add_to_album, name, chosen.ids)
         )
 
+    @router.delete("/albums/{name:path}", response_model=responses.AlbumsAnswer)
+    async def delete_album(name: Name) -> Response:
+        """Delete an album, in all collections. The items are kept."""
+        return JSONResponse({"albums": await service.quick.run(_delete_album, service.library, name)})
+
     return router
 
 
@@ -195,9 +200,21 @@ def _albums(library: Library) -> list[dict[str, Any]]:
     with library.use() as members:
         for member in members:
             if isinstance(member.collection.at, Path):
-                counts.update({name: len(hashes) for name, hashes in member.collection.albums.all().items()})
+                counts.update(member.collection.album_sizes())
     ordered = sorted(counts, key=lambda name: (name != FAVOURITES, name.lower()))
     return [{"name": name, "items": counts[name]} for name in ordered]
+
+
+def _delete_album(library: Library, name: str) -> list[dict[str, Any]]:
+    with library.use() as members:
+        own = [member.collection for member in members if isinstance(member.collection.at, Path)]
+        having = [collection for collection in own if name in collection.albums.all()]
+        if not having:
+            raise RefusedError(404, f"there is no album {name!r}", "GET /v1/albums lists them.")
+        with _writing():
+            for collection in having:
+                collection.delete_album(name)
+    return _albums(library)
 
 
 def _change(

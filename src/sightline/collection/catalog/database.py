@@ -256,6 +256,15 @@ class Catalog:
         """Return the hashes of the contents with these ids."""
         return {id: bytes(found) for id, found in self.each("SELECT id, hash FROM contents WHERE id IN", ids)}
 
+    def count_of(self, hashes: Iterable[bytes]) -> int:
+        """Return how many contents with these hashes have a file."""
+        found, every = 0, list(hashes)
+        for start in range(0, len(every), _AT_ONCE):
+            some = every[start : start + _AT_ONCE]
+            query = f"SELECT count(*) FROM contents c WHERE c.hash IN ({', '.join('?' * len(some))})"
+            found += self._number(f"{query} AND EXISTS (SELECT 1 FROM files f WHERE f.content = c.id)", *some)
+        return found
+
     def add_contents(self, facts: Iterable[Facts]) -> list[int]:
         """Add contents; returns their ids, in order."""
         query = (

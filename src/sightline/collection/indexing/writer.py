@@ -4,20 +4,24 @@ Vectors are written before the rows that refer to them, and deleted after them. 
 without a row, which the next writer deletes.
 """
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from sightline.bundle.encoded import Encoded
+from sightline.collection.albums import Albums
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import Facts
 from sightline.collection.catalog.rows import Row
 from sightline.collection.indexing.readers import Outcome
 from sightline.collection.indexing.report import FileProblem, Report
 from sightline.collection.remote.notes import build_notes
+from sightline.errors import CollectionError
 from sightline.stores.base import AnnotatedStore, RefinableStore, RemoteStore, Store, StoredImages
 
+_log = logging.getLogger(__name__)
 _NOT_ENCODED = "the model returned NaN or infinite numbers for it"
 _WORTH_COMPACTING = 4  # compact when deleted items exceed a quarter of the remaining ones
 
@@ -51,6 +55,7 @@ class Writer:
         self._missing: dict[int, Row] = {}
         self._missing_with: dict[int, list[Row]] = {}
         self._touched: set[int] = set()
+        self._changed: dict[bytes, bytes] = {}
         self._annotated = store if isinstance(store, AnnotatedStore) else None
 
     @property
@@ -72,6 +77,7 @@ class Writer:
             images = [_stored_images_of(facts, batch.files) for facts, _ in batch.contents]
             for outcome in batch.files:
                 self._write_file(outcome)
+            self._follow_changes()
             for (ids, encoded), own in zip(added, images, strict=True):
                 self._add(ids, encoded, own)
                 self.report.encoded += len(ids)
@@ -133,6 +139,17 @@ class Writer:
             self.report.unchanged += 1
         else:
             self.report.changed += 1
+            old = None if before.content is None else self.catalog.hash_of(before.content)
+            if old is not None and outcome.facts is not None:
+                self._changed[old] = outcome.facts.hash
+
+    def _follow_changes(self) -> None:
+        """Keep changed files in their albums; done before the changes are committed, so that a crash loses nothing."""
+        try:
+            Albums(self.catalog.at).follow(self._changed)
+        except CollectionError as error:  # damaged, or being changed by another process for long
+            _log.warning("changed files were not kept in their albums: %s", error)
+        self._changed.clear()
 
     def _moved(self, content: int) -> int | None:
         """Return the row of a missing file that had this content, which then no longer counts as missing."""

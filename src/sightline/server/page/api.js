@@ -52,6 +52,7 @@ export const camera = (id, signal) => asked(`/v1/items/${id}/camera`, { signal }
 export const pictureText = (id, words) => asked(`/v1/items/${id}/text?${parameters({ q: words })}`, {});
 export const albums = () => asked("/v1/albums", {});
 export const addToAlbum = (name, ids) => asked(`/v1/albums/${encodeURIComponent(name)}`, sent({ ids }));
+export const deleteAlbum = (name) => asked(`/v1/albums/${encodeURIComponent(name)}`, { method: "DELETE" });
 export const removeFromAlbum = (name, ids) => asked(`/v1/albums/${encodeURIComponent(name)}/remove`, sent({ ids }));
 export const paths = (ids) => asked("/v1/paths", sent({ ids }));
 export const reveal = (id) => answered(`/v1/items/${id}/reveal`, { method: "POST" });

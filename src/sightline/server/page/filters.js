@@ -11,9 +11,10 @@ const FIELDS = ["without", "folder", "album", "from", "to"];
 export class Filters {
   #loading = null; // the last request for the choices, unless it failed
 
-  constructor({ change, typing }) {
+  constructor({ change, typing, deleteAlbum }) {
     byId("more").addEventListener("click", () => this.#toggle(byId("filters").hidden));
     byId("clear").addEventListener("click", () => change({ without: "", folder: "", album: "", from: "", to: "" }));
+    byId("delete-album").addEventListener("click", () => deleteAlbum(byId("album").value));
     byId("without").addEventListener("input", () => typing(read()));
     for (const name of [...FIELDS, "weight"]) byId(name).addEventListener("change", () => change(read()));
   }
@@ -28,6 +29,7 @@ export class Filters {
     byId("without").disabled = isEmpty(query);
     byId("without").placeholder = isEmpty(query) ? "with a search" : "snow, people";
     for (const name of ["folder", "album"]) choose(byId(name), query[name]);
+    byId("delete-album").hidden = !query.album;
     for (const name of [...FIELDS, "weight"]) {
       if (byId(name).value !== String(query[name])) byId(name).value = query[name];
     }

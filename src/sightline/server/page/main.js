@@ -42,7 +42,7 @@ let waiting = 0;
 const words = byId("words");
 const grid = new Grid({ open: view, like });
 const timeline = new Timeline({ open: view, like, fail: (error, asked) => asked === meaning && failed(error, query) });
-const filters = new Filters({ change, typing: type });
+const filters = new Filters({ change, typing: type, deleteAlbum });
 const viewer = new Viewer({ move: turn, close: leave, like, starred: () => filters.renew() });
 const searcher = new Searcher({ show: answered, fail: failed, canRerank: () => can("match") });
 
@@ -336,6 +336,20 @@ showActions({
 });
 onUpload({ take: (picture) => change({ picture, like: null }), fail: (error) => failed(error, query) });
 api.onTokenNeeded(askForToken);
+
+/** Delete an album once the visitor has agreed, and stop filtering by it. */
+async function deleteAlbum(name) {
+  if (!confirm(`Delete the album “${name}”? Its pictures stay.`)) return;
+  try {
+    await api.deleteAlbum(name);
+    messages.toast(`The album “${name}” was deleted.`);
+  } catch (error) {
+    messages.toast(error.message);
+    return;
+  }
+  filters.renew();
+  change({ album: "" });
+}
 
 /** Show what the address asks for. */
 function arrive(kept) {

@@ -227,7 +227,7 @@ def test_where_nothing_is_likely_the_closest_are_shown_below(open_page: Opener) 
     page = settled(open_page())
     page.route(re.compile(r"/v1/search\?"), answering([0.3, 0.05]))
     search(page, "a submarine")
-    expect(page.get_by_role("heading", level=1)).to_have_text("No good matches: the closest are below")
+    expect(page.get_by_role("heading", level=1)).to_have_text("No sure matches: the closest are below")
     expect(tiles(page)).to_have_count(COUNT)
     expect(page.locator("#divider")).to_be_hidden()
     expect(page.locator("#message")).to_be_hidden()
@@ -241,7 +241,7 @@ def test_a_search_that_is_taken_back_while_it_waits_shows_the_answer_again(open_
     page.get_by_label("What to find").fill("nobody")
     expect(page.locator("#progress")).to_be_visible()
     page.get_by_label("What to find").fill("a submarine")
-    expect(page.get_by_role("heading", level=1)).to_have_text("No good matches: the closest are below")
+    expect(page.get_by_role("heading", level=1)).to_have_text("No sure matches: the closest are below")
     expect(page.locator(".skeleton")).to_have_count(0)
 
 

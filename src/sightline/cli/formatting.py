@@ -289,7 +289,7 @@ def remarks(result: SearchResult) -> Iterator[str]:
     if result.is_older_kind:
         yield "Relevance uses the older method: it falls as more images match. Export the model again with --calibrate."
     if result.hits and result.line is not None and not result.matches and not result.notice:
-        yield "No good matches: the closest are below."
+        yield "No sure matches: the closest are below."
 
 
 def _show_lines(result: SearchResult, least: float | None, pictures: bool, start: int) -> None:

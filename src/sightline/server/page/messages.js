@@ -32,7 +32,7 @@ const ms = (value) => (value < 9.5 ? `${value.toFixed(1)} ms` : `${Math.round(va
  */
 export function resultCount(likely, unlikely, kind, line, hasMore = false) {
   if (likely.length + unlikely.length === 0) return "Nothing found";
-  if (!likely.length) return "No good matches: the closest are below";
+  if (!likely.length) return "No sure matches: the closest are below";
   if (line === undefined || likely[0].relevance === undefined) {
     return `${hasMore ? "The first " : ""}${counted(likely.length, ...nouns(kind))}`;
   }

@@ -5,6 +5,8 @@ import random
 import shutil
 import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -12,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 import tiny
 from sightline import cli
+from sightline.__main__ import main
 from sightline.bundle import Bundle
 from sightline.errors import BundleError, SightlineError
 from sightline.models import checkpoint
@@ -311,3 +314,17 @@ def test_help_says_which_stages_are_measured_by_default(command: str) -> None:
     said = " ".join(run(command, "--help").output.split())
     assert "Embeddings alone are" in said
     assert "unless --late or --rerank is given; a search uses" in said
+
+
+def test_ctrl_c_while_modules_are_imported_prints_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted(ModuleType):
+        def __getattr__(self, name: str) -> Any:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "sightline.cli", Interrupted("sightline.cli"))
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 130
+    assert capsys.readouterr().err == "sightline: interrupted\n"

@@ -18,9 +18,10 @@ def test_ranks_are_those_of_searches(tmp_path: Path, tiny_bundle: Path) -> None:
     model, records = Bundle.open(tiny_bundle), samples.made_up(3)
     texts = [record.captions_in("en")[0] for record in records[:2]]
     with Collection.open(cascade.gallery(records[:2], records[2:], model, tmp_path), model) as collection:
-        found = cascade.measure(collection, model, texts, 0, 2)
-    assert set(found["ranks"]) <= {1.0, 2.0, 3.0}
-    assert found["ms"] > 0
+        ranks = cascade.ranks_of(collection, model, texts, 0, 2)
+        cosine, matched = cascade.times_of(collection, model, texts, [(0, 0), (0, 2)])
+    assert set(ranks) <= {1.0, 2.0, 3.0}
+    assert 0 < cosine < matched
 
 
 def test_a_gain_is_of_the_same_questions_with_an_interval_that_holds_it() -> None:

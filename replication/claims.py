@@ -19,11 +19,11 @@ those that decide the claim. It is not testable if its `premise`, the id of anot
 
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from replication.estimates import Estimate
 from replication.systems import RECALLS, Systems
@@ -35,13 +35,17 @@ CLAIMS = Path(__file__).with_name("claims.toml")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on a claim; gain: of the least favourable comparison that decides it; reported: the paper's gain."""
+    """The verdict on a claim; gain: of the least favourable comparison that decides it; reported: the paper's gain.
+
+    against: what the gain is over, if the claim has several comparisons.
+    """
 
     claim: Mapping[str, Any]
     verdict: str
     reason: str = ""
     gain: Estimate | None = None
     reported: float | None = None
+    against: str = ""
 
     @property
     def is_below_reported(self) -> bool:
@@ -68,26 +72,43 @@ def _judged(
     claim: Mapping[str, Any], paper: Mapping[str, Any], systems: Systems, known: Mapping[str, Verdict]
 ) -> Verdict:
     others = next((claim[key] for key in ("worse", "at_least", "about") if key in claim), None)
-    pairs = claim.get("pairs") or product(_listed(claim["better"]), _listed(others))
+    pairs = list(claim.get("pairs") or product(_listed(claim["better"]), _listed(others)))
     metrics = _listed(claim.get("metric", "rSum"))
     told = dict(zip(metrics, _listed(claim["reported"]), strict=True)) if "reported" in claim else {}
     gains = [
-        (_gain(systems, better, worse, metric), told.get(metric, _reported(paper, better, worse, metric)))
+        _Comparison(
+            _gain(systems, better, worse, metric),
+            told.get(metric, _reported(paper, better, worse, metric)),
+            _against(pairs, better, worse),
+        )
         for (better, worse), metric in product(pairs, metrics)
     ]
-    on_par, measured = claim.get("on_par", 0.0), [pair for pair in gains if pair[0].by_seed]
-    found = {decide(gain, on_par) for gain, _ in measured}
+    on_par, measured = claim.get("on_par", 0.0), [one for one in gains if one.gain.by_seed]
+    found = {decide(one.gain, on_par) for one in measured}
     if len(measured) < len(gains) and found <= {HELD}:
         return Verdict(claim, NOT_MEASURED)
     verdict = next(one for one in (NOT_HELD, UNDECIDED, HELD) if one in found)
-    deciding = (pair for pair in measured if decide(pair[0], on_par) == verdict)
-    worst, reported = min(deciding, key=lambda pair: -abs(pair[0].mean) if on_par else pair[0].mean)
+    deciding = (one for one in measured if decide(one.gain, on_par) == verdict)
+    worst = min(deciding, key=lambda one: -abs(one.gain.mean) if on_par else one.gain.mean)
     premise, reason = known.get(claim.get("premise", "")), claim.get("not_testable", "")
     if premise is not None and premise.verdict != HELD:
         reason = f'the verdict on "{premise.claim["text"]}" is *{premise.verdict}*'
     if reason:
         verdict = NOT_TESTABLE
-    return Verdict(claim, verdict, reason, worst, reported)
+    return Verdict(claim, verdict, reason, worst.gain, worst.reported, worst.against)
+
+
+class _Comparison(NamedTuple):
+    gain: Estimate
+    reported: float | None
+    against: str
+
+
+def _against(pairs: Sequence[tuple[str, Any]], better: str, worse: Any) -> str:
+    """Name the comparison among others, by the systems in which they differ."""
+    if len(pairs) == 1:
+        return ""
+    return f"over {worse}" if len({one for one, _ in pairs}) == 1 else f"{better} over {worse}"
 
 
 def decide(gain: Estimate, on_par: float = 0.0) -> str:

@@ -79,7 +79,8 @@ def _claims(verdicts: Sequence[Verdict]) -> str:
             verdict = f"{one.verdict}: {one.reason}" if one.reason else one.verdict
             if one.verdict == UNDECIDED and one.is_below_reported:
                 verdict += ", below the paper's gain"
-            rows.append([one.claim["text"] + _measure(one.claim), reported, with_interval(one.gain), verdict])
+            here = with_interval(one.gain) + (f" ({one.against})" if one.against else "")
+            rows.append([one.claim["text"] + _measure(one.claim), reported, here, verdict])
     notes = [f"{title}:\n\n" + "\n".join(f"- {text}" for text in texts) for title, texts in lists.items()]
     return "\n\n".join([table(["claim", "in the paper", "here", "verdict"], rows, words=4), *notes])
 

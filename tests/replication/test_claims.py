@@ -50,6 +50,7 @@ def test_the_best_system_is_above_every_other() -> None:
     assert found.verdict == NOT_HELD
     assert found.gain is not None
     assert found.gain.mean == pytest.approx(-100), "the comparison that speaks against it is shown"
+    assert found.against == "over C"
     assert judge(paper, of(A=300, B=200))[0].verdict == NOT_MEASURED
     assert judge(paper, of(A=300, B=400))[0].verdict == NOT_HELD, "one better system is enough"
     assert judge(paper, of(A=300, B=300))[0].verdict == UNDECIDED, "it can no longer hold"
@@ -68,7 +69,7 @@ def test_the_comparison_shown_is_one_that_decides_the_claim() -> None:
 def test_a_claim_of_several_pairs_or_metrics_counts_once_and_needs_them_all() -> None:
     chain = {"claims": [{"text": "A over B over C", "pairs": [["A", "B"], ["B", "C"]]}]}
     assert [one.verdict for one in judge(chain, of(A=300, B=200, C=100))] == [HELD]
-    assert [one.verdict for one in judge(chain, of(A=300, B=200, C=250))] == [NOT_HELD]
+    assert [(one.verdict, one.against) for one in judge(chain, of(A=300, B=200, C=250))] == [(NOT_HELD, "B over C")]
     both = {"claims": [{"text": "", "better": "A", "worse": "B", "metric": ["t2i R@1", "i2t R@1"]}]}
     systems = Systems({"A": {0: row([50.0] * 6)}, "B": {0: row([40.0] * 3 + [60.0] * 3)}})
     assert judge(both, systems)[0].verdict == NOT_HELD

@@ -25,7 +25,7 @@ def test_every_question_of_the_page_is_answered(photos: Path, tmp_path: Path) ->
     own = shutil.copytree(photos, tmp_path / "photos")  # because some of the questions change albums
     (tmp_path / "photo.jpg").write_bytes(picture(1, format="JPEG"))
     questions = [line for line in LINES if line.startswith("curl ")]
-    assert len(questions) == 18
+    assert len(questions) == 19
     with opening(own) as opened:
         for options in ({}, {"host": "0.0.0.0", "token": TOKEN}):
             with served(application(opened, LIMITS, **options)) as address:  # type: ignore[arg-type]

@@ -197,10 +197,11 @@ def test_a_gigabyte_without_a_length_is_refused_while_it_is_sent(client: httpx.C
 
 
 def test_an_upload_is_bounded_also_where_its_length_is_a_lie(opened: ServedCollection) -> None:
-    app = application(opened, limits(upload_bytes=1000))
+    app = application(opened, limits(body_bytes=1000, upload_bytes=1500))
     asked = {"q": "a" * 900, "where": "b" * 900}
     problem(ask(app, "POST", "/v1/search", json=asked, headers={"Content-Length": "10"}), 413)
     problem(ask(app, "POST", "/v1/search", json=asked), 413)
+    problem(ask(app, "POST", "/v1/search", files={"image": ("a.png", bytes(1500), "image/png")}), 413)
 
 
 def test_a_decompression_bomb_is_refused_unopened(client: httpx.Client) -> None:

@@ -23,15 +23,17 @@ from sightline.collection import Collection, Item
 from sightline.collection.albums import FAVOURITES
 from sightline.errors import CollectionError
 from sightline.server import responses
+from sightline.server.bodies import JSON, body_type
 from sightline.server.download import ArchiveResponse, Entry, archive, entries
 from sightline.server.library import Library, Member, split_ids
+from sightline.server.limits import Limits
 from sightline.server.problems import RefusedError, not_found
 from sightline.server.requests import Id
 from sightline.server.service import Service
 
 _log = logging.getLogger(__name__)
 
-_MOST = 10_000  # items per request
+_LIMITS = Limits()  # limits in the API description; the server may be stricter
 Name = Annotated[str, InPath(min_length=1, max_length=100, description="The name of an album.")]
 
 
@@ -40,7 +42,7 @@ class Chosen(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    ids: list[Id] = Field(min_length=1, max_length=_MOST)
+    ids: list[Id] = Field(min_length=1, max_length=_LIMITS.ids)
 
 
 class _RemovalRoute(APIRoute):
@@ -126,7 +128,7 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
 
 async def _ids(request: Request) -> list[int]:
     """Return the ids in a request: as JSON, or as a form, so that browsers can save the response as a file."""
-    if request.headers.get("content-type", "").lower().startswith("application/json"):
+    if body_type(request.headers) == JSON:
         return Chosen.model_validate_json(await request.body(), strict=True).ids
     async with request.form(max_files=0, max_fields=4) as form:
         given = str(form.get("ids", ""))

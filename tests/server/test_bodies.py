@@ -92,6 +92,27 @@ def test_the_largest_valid_requests_are_answered(app: FastAPI, ids: dict[str, in
         assert answer.status_code == 200, (path, answer.text[:200])
 
 
+# Errors
+
+
+@pytest.mark.parametrize("path", ["/v1/search", "/v1/embed", "/v1/match", "/v1/paths", "/v1/download"])
+def test_only_the_first_of_many_errors_are_reported(app: FastAPI, path: str) -> None:
+    answer = sent(app, path, json.dumps({f"{number}-{'x' * 1000}": 0 for number in range(60)}))
+    refused(answer, 422)
+    assert len(answer.json()["errors"]) == 20
+    refused(sent(app, "/v1/paths", json.dumps({"ids": [0] * 10_000})), 422)
+
+
+@pytest.mark.parametrize("path", ["/v1/search", "/v1/explain", "/v1/understand", "/v1/items", "/v1/none"])
+def test_a_query_string_has_a_bounded_number_of_parameters(app: FastAPI, path: str) -> None:
+    answer = ask(app, "GET", f"{path}?{'&'.join(f'{number:x}=' for number in range(9000))}")
+    assert refused(answer, 422) == "more than 64 parameters in the query string"
+    asked = [("q", "a dog"), ("rerank", 0), *[("not", "a cat")] * 8, *[("not", "")] * 54]
+    assert len(ask(app, "GET", "/v1/search", params=asked).json()["errors"]) <= 20
+    assert ask(app, "GET", "/v1/search", params=asked[:10]).status_code == 200
+    refused(ask(app, "GET", f"/v1/search?q=a&{'x' * 50_000}=1"), 422)
+
+
 # Content types
 
 

@@ -16,6 +16,7 @@ class Limits:
     decode_seconds: time to decode one image.
     items: texts, images or pairs in one API request. characters: length of one text.
     ids: items to download, list or add to an album in one request.
+    parameters: parameters in the query string of a request. errors: invalid parts of a request that are reported.
     results, rerank, late: number of results of a search, and of results to rescore by matching or late interaction.
     deepest: number of results that a search may skip.
     late_all: number of items up to which a search may rank all of them by late interaction.
@@ -45,6 +46,8 @@ class Limits:
     items: int = 64
     characters: int = 1_000
     ids: int = 10_000
+    parameters: int = 64
+    errors: int = 20
     results: int = 200
     deepest: int = 100_000
     rerank: int = 100

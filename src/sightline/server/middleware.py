@@ -70,6 +70,7 @@ class RequestMiddleware:
             headers = Headers(scope=scope)
             client = (scope.get("client") or ("unknown", 0))[0]
             self._access_control.check(scope["method"], scope["path"], headers, client)
+            self._check_parameters(scope.get("query_string", b""))
             deadline = asyncio.get_running_loop().time() + self._limits.seconds
             body = await self._body_by(deadline, scope, headers, receive)
             async with asyncio.timeout_at(deadline) as sender.deadline:
@@ -83,6 +84,11 @@ class RequestMiddleware:
             )
         except Exception as error:
             await sender.refuse(refusal(error), scope, receive)  # also logs internal errors
+
+    def _check_parameters(self, query: bytes) -> None:
+        """Refuse a query string with so many parameters that reporting each would take long."""
+        if query.count(b"&") >= self._limits.parameters:
+            raise RefusedError(422, f"more than {self._limits.parameters} parameters in the query string", "See /docs.")
 
     async def _body_by(self, deadline: float, scope: Scope, headers: Headers, receive: Receive) -> bytes:
         try:

@@ -12,10 +12,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from sightline.errors import EvaluationError, MediaError, ModelError, QueryError, SightlineError
+from sightline.server.limits import Limits
 from sightline.server.worker_pool import BusyError
 
 MEDIA_TYPE = "application/problem+json"
 _log = logging.getLogger(__name__)
+_MOST_ERRORS = Limits().errors
+_LONGEST_NAME = 100
 _CLIENTS_OWN = (QueryError, ModelError, EvaluationError)
 
 
@@ -77,8 +80,8 @@ def unavailable() -> RefusedError:
 
 
 def invalid(errors: Any) -> RefusedError:
-    """Return the error for a malformed request; `errors` is the list that pydantic reports."""
-    wrong = [{"where": _place(error["loc"]), "what": str(error["msg"])} for error in errors]
+    """Return the error for a malformed request, with the first of the `errors` that pydantic reports."""
+    wrong = [{"where": _place(error["loc"]), "what": str(error["msg"])} for error in errors[:_MOST_ERRORS]]
     message = "; ".join(f"{one['where']}: {one['what']}" for one in wrong[:3])
     return RefusedError(422, message.encode("utf-8", "replace").decode(), "See /docs.", errors=wrong)
 
@@ -87,7 +90,9 @@ def refusal(error: Exception) -> RefusedError:
     """Convert an error to a problem. Internal errors are logged, and described to the client only in general terms."""
     if isinstance(error, RefusedError):
         return error
-    if isinstance(error, RequestValidationError | ValidationError):
+    if isinstance(error, ValidationError):
+        return invalid(error.errors(include_url=False, include_input=False))
+    if isinstance(error, RequestValidationError):
         return invalid(error.errors())
     if isinstance(error, HTTPException):
         return RefusedError(error.status_code, str(error.detail), headers=dict(error.headers or {}))
@@ -114,4 +119,5 @@ async def answer(request: Request, error: Exception) -> Response:
 
 def _place(parts: tuple[Any, ...]) -> str:
     """Return the location of a field in readable form, without pydantic's names for the parts of a request."""
-    return ".".join(str(part) for part in parts if part not in ("query", "body", "path")) or "the request"
+    named = (str(part) for part in parts if part not in ("query", "body", "path"))
+    return ".".join(part[:_LONGEST_NAME] for part in named) or "the request"

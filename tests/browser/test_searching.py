@@ -198,6 +198,13 @@ def test_filters_alone_show_what_passes_them(open_page: Opener) -> None:
     expect(page.locator("#message")).to_have_text("Nothing matches these filters.")
 
 
+def test_a_search_that_is_too_long_is_called_so(open_page: Opener, allowed: list[str]) -> None:
+    allowed.append("status of 422")
+    page = settled(open_page(f"?q={'a' * 1001}"))
+    expect(page.locator("#message .lead")).to_have_text("The search is too long: at most 1,000 characters.")
+    expect(page.locator("#message .exact")).to_be_empty()
+
+
 def test_what_is_not_wanted_is_left_out(open_page: Opener) -> None:
     page = settled(open_page("?q=a+kitten"))
     before = names(page)

@@ -12,21 +12,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from sightline.errors import EvaluationError, MediaError, ModelError, QueryError, SightlineError
-from sightline.server.limits import Limits
+from sightline.server.field_errors import FieldError, field_errors
 from sightline.server.worker_pool import BusyError
 
 MEDIA_TYPE = "application/problem+json"
 _log = logging.getLogger(__name__)
-_MOST_ERRORS = Limits().errors
-_LONGEST_NAME = 100
 _CLIENTS_OWN = (QueryError, ModelError, EvaluationError)
-
-
-class FieldError(BaseModel):
-    """An invalid part of a request: its location, and what is wrong with it."""
-
-    where: str
-    what: str
 
 
 class ProblemDetails(BaseModel):
@@ -81,9 +72,9 @@ def unavailable() -> RefusedError:
 
 def invalid(errors: Any) -> RefusedError:
     """Return the error for a malformed request, with the first of the `errors` that pydantic reports."""
-    wrong = [{"where": _place(error["loc"]), "what": str(error["msg"])} for error in errors[:_MOST_ERRORS]]
-    message = "; ".join(f"{one['where']}: {one['what']}" for one in wrong[:3])
-    return RefusedError(422, message.encode("utf-8", "replace").decode(), "See /docs.", errors=wrong)
+    wrong = field_errors(errors)
+    message = "; ".join(f"{one.where} {one.what}" for one in wrong[:3])
+    return RefusedError(422, message, "See /docs.", errors=[one.model_dump() for one in wrong])
 
 
 def refusal(error: Exception) -> RefusedError:
@@ -115,9 +106,3 @@ async def answer(request: Request, error: Exception) -> Response:
     """Return the response to a request that failed: JSON, or text for a link opened in a browser."""
     problem = refusal(error)
     return problem.text() if "text/html" in request.headers.get("accept", "") else problem.response()
-
-
-def _place(parts: tuple[Any, ...]) -> str:
-    """Return the location of a field in readable form, without pydantic's names for the parts of a request."""
-    named = (str(part) for part in parts if part not in ("query", "body", "path"))
-    return ".".join(part[:_LONGEST_NAME] for part in named) or "the request"

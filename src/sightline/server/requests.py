@@ -6,7 +6,18 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import Request
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 from starlette.datastructures import UploadFile
 
 from sightline.errors import MediaError
@@ -28,6 +39,17 @@ _LANG = "The language of the texts; by default the model's main one; it is not d
 Base64 = Annotated[str, Field(min_length=1, description="An image file, in base64.")]
 
 
+def _late(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    """Validate `late`; pydantic would report an error for each of its two types."""
+    try:
+        return handler(value)
+    except ValidationError:
+        raise PydanticCustomError("late", f"must be a whole number from 0 to {_LIMITS.late:,}, or all") from None
+
+
+Late = Annotated[Annotated[int, Field(ge=0, le=_LIMITS.late)] | Literal["all"], WrapValidator(_late)]
+
+
 class Search(BaseModel):
     """A search by text; all fields but `q` are optional."""
 
@@ -40,7 +62,7 @@ class Search(BaseModel):
     )
     k: int = Field(default=10, ge=1, le=_LIMITS.results, description="How many results.")
     start: int = Field(default=0, ge=0, le=_LIMITS.deepest, description="Skip this many results.")
-    late: Annotated[int, Field(ge=0, le=_LIMITS.late)] | Literal["all"] | None = Field(
+    late: Late | None = Field(
         default=None, description="Rescore this many of the best by late interaction, or rank all by it."
     )
     late_fragments: int | None = Field(
@@ -102,7 +124,7 @@ class Pair(BaseModel):
     @model_validator(mode="after")
     def _has_one_image(self) -> Self:
         if (self.image is None) == (self.id is None):
-            raise ValueError("send either `image` or `id`")
+            raise ValueError("must have either image or id")
         return self
 
 

@@ -1,5 +1,6 @@
 """Bodies of requests: those of the wrong type, too large or too complex are refused before they cost anything."""
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
@@ -9,7 +10,8 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from server.samples import ask
+from server.samples import application, ask, limits
+from sightline.server.run import ServedCollection
 
 IN_JSON = {"Content-Type": "application/json"}
 WITH_JSON = ["/v1/search", "/v1/embed", "/v1/match", "/v1/download", "/v1/paths", "/v1/albums/A", "/v1/albums/A/remove"]
@@ -129,3 +131,32 @@ def test_a_content_type_may_have_parameters_and_capitals(app: FastAPI, ids: dict
     for path in ("/v1/paths", "/v1/download"):
         body = json.dumps({"ids": [ids["beach/1.png"]]})
         assert ask(app, "POST", path, content=body, headers=headers).status_code == 200
+
+
+def test_the_bodies_of_all_requests_together_are_limited(opened: ServedCollection) -> None:
+    app = application(opened, limits(all_bodies_bytes=300_000))
+    path, half = "/v1/paths", b" " * 150_000
+
+    async def run() -> None:
+        began, may_end = asyncio.Event(), asyncio.Event()
+
+        async def slowly() -> AsyncIterator[bytes]:
+            yield half
+            began.set()
+            await may_end.wait()
+            yield half[:50_000]
+
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=IN_JSON) as client:
+            slow = asyncio.create_task(client.post(path, content=slowly()))
+            await began.wait()
+            busy = await client.post(path, content=half + b" ")
+            assert refused(busy, 503) == "too much is being sent at once"
+            assert busy.headers["retry-after"] == "1"
+            assert (await client.post(path, content=half)).status_code == 422
+            assert (await client.get("/v1/collection")).status_code == 200
+            may_end.set()
+            assert (await slow).status_code == 422
+            assert (await client.post(path, content=half + b" ")).status_code == 422
+
+    asyncio.run(run())

@@ -1,6 +1,8 @@
 """The bodies of requests: which types each route accepts, their size, and the shape of JSON."""
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import NamedTuple
 
@@ -13,6 +15,8 @@ from sightline.server.problems import RefusedError
 JSON, MULTIPART, URL_ENCODED = "application/json", "multipart/form-data", "application/x-www-form-urlencoded"
 _DEEPEST = 16
 _BRACKET = re.compile(rb"[\[\]{}]")
+Take = Callable[[int], None]
+"""A function that takes memory for this many bytes."""
 
 
 class ClientGoneError(Exception):
@@ -51,24 +55,49 @@ def body_type(headers: Headers) -> str:
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
+class BodyMemory:
+    """The memory for the bodies of all requests in progress."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    @contextmanager
+    def use(self) -> Iterator[Take]:
+        """A function that takes memory for parts of one request's body; it is given back when the block ends."""
+        taken = 0
+
+        def take(size: int) -> None:
+            nonlocal taken
+            if size > self._left:
+                headers = {"Retry-After": "1", "Connection": "close"}
+                raise RefusedError(503, "too much is being sent at once", "Try again soon.", headers=headers)
+            self._left -= size
+            taken += size
+
+        try:
+            yield take
+        finally:
+            self._left += taken
+
+
 class BodyReader:
     """Reads the bodies of requests, and refuses those that no route accepts."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
 
-    async def read(self, method: str, path: str, headers: Headers, receive: Receive) -> bytes:
+    async def read(self, method: str, path: str, headers: Headers, receive: Receive, take: Take) -> bytes:
         """Return the body of a request; one of the wrong type, too large or too complex is refused early."""
         accepted, found = accepted_body(method, path, self._limits), body_type(headers)
         if accepted is not None and found not in accepted.types:
             way_out = f"Send {' or '.join(accepted.types)}."
             raise RefusedError(415, f"unsupported content type: {found[:100] or 'none'}", way_out)
-        body = await self._received(accepted is not None and found in accepted.with_images, headers, receive)
+        body = await self._received(accepted is not None and found in accepted.with_images, headers, receive, take)
         if accepted is not None and found == JSON:
             check_json(body, accepted.values, self._limits)
         return body
 
-    async def _received(self, with_images: bool, headers: Headers, receive: Receive) -> bytes:
+    async def _received(self, with_images: bool, headers: Headers, receive: Receive, take: Take) -> bytes:
         most = self._limits.upload_bytes if with_images else self._limits.body_bytes
         length = headers.get("content-length", "0")
         if length.isdecimal() and int(length[:20]) > most:
@@ -83,6 +112,7 @@ class BodyReader:
             size += len(parts[-1])
             if size > most:
                 raise _too_large(most, with_images)
+            take(len(parts[-1]))
             if not message.get("more_body", False):
                 return b"".join(parts)
 

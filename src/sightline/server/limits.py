@@ -8,6 +8,7 @@ class Limits:
     """All limits of a server.
 
     upload_bytes: size of a request body that may contain images. body_bytes: size of any other.
+    all_bodies_bytes: total size of the bodies of all requests in progress.
     pixels: size of an uploaded image.
     image_bytes, video_bytes: size of an image or video file that is sent from the collection.
     own_pixels: size of an image or video frame that is decoded from the collection.
@@ -36,6 +37,7 @@ class Limits:
 
     upload_bytes: int = 20 * 2**20
     body_bytes: int = 256 * 2**10
+    all_bodies_bytes: int = 256 * 2**20
     pixels: int = 50_000_000
     image_bytes: int = 256 * 2**20
     video_bytes: int = 64 * 2**30

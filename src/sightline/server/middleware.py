@@ -8,7 +8,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sightline.server.access import AccessControl
-from sightline.server.bodies import BodyReader, ClientGoneError
+from sightline.server.bodies import BodyMemory, BodyReader, ClientGoneError, Take
 from sightline.server.limits import Limits
 from sightline.server.metrics import Metrics
 from sightline.server.problems import RefusedError, refusal
@@ -46,7 +46,7 @@ class RequestMiddleware:
         self._app = app
         self._access_control = access_control
         self._limits = limits
-        self._bodies = BodyReader(limits)
+        self._bodies, self._memory = BodyReader(limits), BodyMemory(limits.all_bodies_bytes)
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -72,9 +72,10 @@ class RequestMiddleware:
             self._access_control.check(scope["method"], scope["path"], headers, client)
             self._check_parameters(scope.get("query_string", b""))
             deadline = asyncio.get_running_loop().time() + self._limits.seconds
-            body = await self._body_by(deadline, scope, headers, receive)
-            async with asyncio.timeout_at(deadline) as sender.deadline:
-                await _unless_gone(self._app, scope, body, receive, sender)
+            with self._memory.use() as take:
+                body = await self._body_by(deadline, scope, headers, receive, take)
+                async with asyncio.timeout_at(deadline) as sender.deadline:
+                    await _unless_gone(self._app, scope, body, receive, sender)
         except ClientGoneError:
             _log.info("a client disconnected before its response")
         except TimeoutError:
@@ -90,10 +91,10 @@ class RequestMiddleware:
         if query.count(b"&") >= self._limits.parameters:
             raise RefusedError(422, f"more than {self._limits.parameters} parameters in the query string", "See /docs.")
 
-    async def _body_by(self, deadline: float, scope: Scope, headers: Headers, receive: Receive) -> bytes:
+    async def _body_by(self, deadline: float, scope: Scope, headers: Headers, receive: Receive, take: Take) -> bytes:
         try:
             async with asyncio.timeout_at(deadline):
-                return await self._bodies.read(scope["method"], scope["path"], headers, receive)
+                return await self._bodies.read(scope["method"], scope["path"], headers, receive, take)
         except TimeoutError as error:
             refused = RefusedError(
                 408, f"the request was not received within {self._limits.seconds:g} s", headers={"Connection": "close"}

@@ -335,7 +335,17 @@ def test_a_browser_gets_a_cookie_that_is_not_the_token(guarded: FastAPI) -> None
     own = cookie.partition(";")[0]
     assert ask(guarded, "GET", "/v1/items/1/image", headers={"Cookie": own}).status_code == 200
     problem(ask(guarded, "GET", "/v1/items/1/image", headers={"Cookie": own[:-1]}), 401)
-    problem(ask(guarded, "GET", "/v1/items/1/image", headers={"Cookie": f"sightline={TOKEN}"}), 401)
+    problem(ask(guarded, "GET", "/v1/items/1/image", headers={"Cookie": f"sightline-8000={TOKEN}"}), 401)
+
+
+def test_servers_on_one_host_do_not_log_each_other_out(opened: ServedCollection) -> None:
+    cookies: dict[str, str] = {"a[b]": "of another program"}  # browsers send all cookies of a host to each of its ports
+    apps = [application(opened, token=TOKEN, port=port) for port in (8000, 8001)]
+    for app in apps:
+        answer = ask(app, "POST", "/v1/session", headers={"Authorization": f"Bearer {TOKEN}"})
+        cookies.update([answer.headers["set-cookie"].partition(";")[0].split("=", 1)])
+    shown = {"Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items())}
+    assert [ask(app, "GET", "/v1/items/1/image", headers=shown).status_code for app in apps] == [200, 200]
 
 
 def test_tokens_are_compared_in_constant_time(guarded: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:

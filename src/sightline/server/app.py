@@ -29,6 +29,7 @@ def create_app(
     service: Service,
     *,
     host: str = "127.0.0.1",
+    port: int = 8000,
     token: str | None = None,
     start: Callable[[], None] | None = None,
     stop: Callable[[], None] | None = None,
@@ -37,6 +38,7 @@ def create_app(
     """Create the ASGI application for a service.
 
     host: the address to listen at; it determines the accepted host names and whether clients are rate-limited.
+    port: the port to listen at, for the name of the login cookie.
     token: the token that clients must send; may be None only if no other machine can reach the address.
     start, stop: called when the server starts, and after it has answered its last request.
     is_ready: whether the server can take requests, for `/readyz`.
@@ -46,6 +48,7 @@ def create_app(
         host,
         token,
         service.limits,
+        port,
         open_paths=frozenset({"/healthz", "/readyz", *files}),
         page_paths=frozenset({*files, "/docs"}),
     )

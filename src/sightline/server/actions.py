@@ -134,7 +134,7 @@ async def _ids(request: Request) -> list[int]:
         given = str(form.get("ids", ""))
     if not all(part.isdecimal() and part.isascii() for part in given.split(",")):
         raise RefusedError(422, "ids must be numbers", "Separate them with commas.")
-    return Chosen(ids=[int(part) for part in given.split(",")]).ids
+    return Chosen.model_validate({"ids": given.split(",")}, strict=False).ids
 
 
 def _items(members: Sequence[Member], ids: Sequence[int]) -> tuple[list[tuple[Member, list[Item]]], list[int]]:

@@ -51,6 +51,24 @@ def test_a_link_opened_in_a_browser_says_in_words_what_is_wrong(client: httpx.Cl
     assert_safe_headers(answer)
 
 
+@pytest.mark.parametrize(
+    ("path", "headers", "words"),
+    [
+        ("/v1/items/1", {}, "The token is missing or wrong. Send the header Authorization: Bearer TOKEN."),
+        ("/", {"Sec-Fetch-Site": "cross-site"}, "Requests from other websites are refused. Open"),
+        (f"/?{'a&' * 64}", {}, "More than 64 parameters in the query string."),
+    ],
+)
+def test_a_browser_is_refused_in_words_before_a_route_is_reached(
+    opened: ServedCollection, path: str, headers: dict[str, str], words: str
+) -> None:
+    app = application(opened, token=TOKEN)
+    answer = ask(app, "GET", path, headers={"Accept": "text/html,*/*;q=0.8", **headers})
+    assert (answer.status_code // 100, answer.headers["content-type"]) == (4, "text/plain; charset=utf-8")
+    assert answer.text.startswith(words)
+    assert_safe_headers(answer)
+
+
 def assert_safe_headers(answer: httpx.Response) -> None:
     policy = answer.headers["content-security-policy"]
     assert "default-src 'none'" in policy

@@ -128,7 +128,7 @@ class _Sender:
         """Respond with a problem, unless a response has already started."""
         self.deadline = None
         if not self.status:
-            await refused.response()(scope, receive, self)
+            await refused.response(Headers(scope=scope).get("accept", ""))(scope, receive, self)
 
 
 async def _unless_gone(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:

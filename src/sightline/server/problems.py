@@ -40,8 +40,13 @@ class RefusedError(Exception):
         super().__init__(detail)
         self.status, self.detail, self.way_out, self.headers, self.errors = status, detail, way_out, headers, errors
 
-    def response(self) -> Response:
-        """Return the response that describes the problem."""
+    def response(self, accept: str = "") -> Response:
+        """Return the response that describes the problem: JSON, or text for a link opened in a browser.
+
+        accept: the header of the request.
+        """
+        if "text/html" in accept:
+            return self._text()
         status = HTTPStatus(self.status)
         body: dict[str, Any] = {"type": "about:blank", "title": status.phrase, "status": status.value}
         body["detail"] = self.detail
@@ -52,8 +57,7 @@ class RefusedError(Exception):
         data = json.dumps(body).encode()
         return Response(data, self.status, {"Cache-Control": "no-store", **(self.headers or {})}, MEDIA_TYPE)
 
-    def text(self) -> Response:
-        """Return the response for a person who opened a link in a browser: the problem in one sentence or two."""
+    def _text(self) -> Response:
         words = " ".join(filter(None, [f"{self.detail[:1].upper()}{self.detail[1:]}.", self.way_out]))
         return Response(words, self.status, {"Cache-Control": "no-store", **(self.headers or {})}, "text/plain")
 
@@ -103,6 +107,5 @@ def refusal(error: Exception) -> RefusedError:
 
 
 async def answer(request: Request, error: Exception) -> Response:
-    """Return the response to a request that failed: JSON, or text for a link opened in a browser."""
-    problem = refusal(error)
-    return problem.text() if "text/html" in request.headers.get("accept", "") else problem.response()
+    """Return the response to a request that failed."""
+    return refusal(error).response(request.headers.get("accept", ""))

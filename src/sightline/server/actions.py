@@ -23,7 +23,7 @@ from sightline.collection import Collection, Item
 from sightline.collection.albums import FAVOURITES
 from sightline.errors import CollectionError
 from sightline.server import responses
-from sightline.server.bodies import JSON, body_type
+from sightline.server.bodies import JSON, MULTIPART, URL_ENCODED, body_type
 from sightline.server.download import ArchiveResponse, Entry, archive, entries
 from sightline.server.library import Library, Member, split_ids
 from sightline.server.limits import Limits
@@ -43,6 +43,30 @@ class Chosen(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     ids: list[Id] = Field(min_length=1, max_length=_LIMITS.ids)
+
+
+_FORM: dict[str, Any] = {
+    "type": "object",
+    "required": ["ids"],
+    "properties": {
+        "ids": {
+            "type": "string",
+            "pattern": "^[0-9]+(,[0-9]+)*$",
+            "description": f"At most {_LIMITS.ids:,} ids, separated by commas.",
+        }
+    },
+}
+_DOWNLOAD_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            JSON: {"schema": Chosen.model_json_schema()},
+            URL_ENCODED: {"schema": _FORM},
+            MULTIPART: {"schema": _FORM},
+        },
+    }
+}
+"""The request body of `POST /v1/download`, for the API description."""
 
 
 class _RemovalRoute(APIRoute):
@@ -68,9 +92,7 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
         "/download",
         response_class=Response,
         responses={200: {"description": "A ZIP archive.", "content": zip_schema}},
-        openapi_extra={
-            "requestBody": {"required": True, "content": {"application/json": {"schema": Chosen.model_json_schema()}}}
-        },
+        openapi_extra=_DOWNLOAD_BODY,
     )
     async def download(request: Request) -> Response:
         """Download the files of items as one ZIP archive. Send the ids as JSON or as a form."""

@@ -16,6 +16,7 @@ from sightline import __version__
 from sightline.errors import SightlineError
 from sightline.server import actions, routes
 from sightline.server.access import AccessControl, is_loopback
+from sightline.server.limits import Limits
 from sightline.server.middleware import RequestMiddleware
 from sightline.server.problems import ProblemDetails, RefusedError, answer
 from sightline.server.service import Service
@@ -64,7 +65,7 @@ def create_app(
     app = FastAPI(
         title="Sightline",
         version=__version__,
-        description=_ABOUT,
+        description=f"{_ABOUT} {_sizes(service.limits)}",
         docs_url=None,  # FastAPI's own pages load scripts from other sites
         redoc_url=None,
         lifespan=lifespan,
@@ -84,6 +85,11 @@ def create_app(
     app.include_router(routes.page_routes(files, lambda: app.openapi()))
     _describe(app, needs_token=token is not None)
     return app
+
+
+def _sizes(limits: Limits) -> str:
+    small, large = limits.body_bytes // 2**10, limits.upload_bytes // 2**20
+    return f"A request has at most {small:,} kB, or {large:,} MB if it may contain pictures."
 
 
 def _describe(app: FastAPI, *, needs_token: bool) -> None:

@@ -36,7 +36,8 @@ ModelText = Annotated[Text, AfterValidator(plain_letters)]
 """A text for the model: its letters are made plain here, as the collection does with the texts of a search."""
 Lang = Annotated[str, StringConstraints(pattern="^[a-z]{2,3}$")]
 _LANG = "The language of the texts; by default the model's main one; it is not detected."
-Base64 = Annotated[str, Field(min_length=1, description="An image file, in base64.")]
+_IMAGE = f"An image file, in base64. The request has at most {_LIMITS.upload_bytes // 2**20} MB."
+Base64 = Annotated[str, Field(min_length=1, description=_IMAGE)]
 
 
 def _late(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
@@ -206,7 +207,11 @@ SEARCH_BODY: dict[str, Any] = {
                     **ImageSearch.model_json_schema(),
                     "properties": {
                         **ImageSearch.model_json_schema()["properties"],
-                        "image": {"type": "string", "format": "binary", "description": "A picture to search by."},
+                        "image": {
+                            "type": "string",
+                            "format": "binary",
+                            "description": f"A picture of at most {_LIMITS.upload_bytes // 2**20} MB to search by.",
+                        },
                     },
                 },
                 "encoding": {"image": {"contentType": "image/jpeg, image/png, image/webp, image/*"}},

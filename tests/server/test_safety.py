@@ -21,6 +21,7 @@ from server.served import opening, served
 from sightline.bundle import Bundle
 from sightline.collection.catalog.database import Catalog
 from sightline.errors import ServeError
+from sightline.media.decoder import DecoderProcess
 from sightline.server import access
 from sightline.server.access import Rate, check_exposure, is_loopback
 from sightline.server.problems import RefusedError
@@ -212,6 +213,18 @@ def test_a_gigabyte_without_a_length_is_refused_while_it_is_sent(client: httpx.C
             pass
     assert sent < LIMITS.upload_bytes + 30 * 2**20  # what the limit allows, and what the network holds
     assert client.get("/healthz").status_code == 200
+
+
+def test_a_client_is_not_told_where_the_python_of_the_server_is(
+    opened: ServedCollection, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    hint = "/srv/venv/bin/python -m pip install 'sightline-search[heic]'"
+    answer = {"reason": f"is a HEIC picture, which needs another package: {hint}", "way_out": hint, "missing": True}
+    monkeypatch.setattr(DecoderProcess, "request", lambda *arguments: (answer, b""))
+    told = ask(application(opened), "POST", "/v1/search", files={"image": ("a.heic", b"-", "image/heic")})
+    assert problem(told, 422)["detail"] == "the server cannot read this kind of picture"
+    assert "/srv" not in told.text
+    assert hint in caplog.text
 
 
 def test_an_upload_is_bounded_also_where_its_length_is_a_lie(opened: ServedCollection) -> None:

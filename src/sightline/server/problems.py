@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from sightline.errors import EvaluationError, MediaError, ModelError, QueryError, SightlineError
+from sightline.errors import EvaluationError, MediaError, MissingDecoderError, ModelError, QueryError, SightlineError
 from sightline.server.field_errors import FieldError, field_errors
 from sightline.server.worker_pool import BusyError
 
@@ -93,6 +93,10 @@ def refusal(error: Exception) -> RefusedError:
         return RefusedError(error.status_code, str(error.detail), headers=dict(error.headers or {}))
     if isinstance(error, _CLIENTS_OWN):
         return RefusedError(422, error.what, error.way_out)
+    if isinstance(error, MissingDecoderError):
+        _log.warning("%s", error)  # its hint names the server's Python
+        way_out = "Convert it to JPEG, or ask whoever runs the server."
+        return RefusedError(422, "the server cannot read this kind of picture", way_out)
     if isinstance(error, MediaError):
         return RefusedError(422, f"the picture {error.reason}", error.way_out)
     if isinstance(error, BusyError):

@@ -36,6 +36,8 @@ MOST_BYTES = 1.5e9
 SLOWER = 4.0
 Row = dict[str, Any]
 NESTED = "[" * 100_000
+LISTS = "[" + "[]," * 6_600_000 + "[]]"
+KEYS = "{" + ",".join(f'"{number:x}":0' for number in range(1_000_000)) + "}"
 REFUSED: tuple[tuple[str, str, dict[str, str], bytes], ...] = (
     ("GET", "/v1/search?q=a", {"Sec-Fetch-Site": "cross-site"}, b""),
     ("GET", "/v1/items/1/image", {"Sec-Fetch-Site": "same-site"}, b""),
@@ -45,6 +47,9 @@ REFUSED: tuple[tuple[str, str, dict[str, str], bytes], ...] = (
     ("POST", "/v1/search", {"Content-Type": "application/json"}, f'{{"q": {NESTED}'.encode()),
     ("POST", "/v1/embed", {"Content-Type": "application/json"}, NESTED.encode()),
     ("POST", "/v1/match", {"Content-Type": "application/json"}, (NESTED.replace("[", '{"a":')).encode()),
+    ("POST", "/v1/search", {"Content-Type": "application/json"}, LISTS[:200_000].encode()),
+    ("POST", "/v1/embed", {"Content-Type": "application/json"}, LISTS.encode()),
+    ("POST", "/v1/match", {"Content-Type": "application/json"}, KEYS.encode()),
     ("GET", f"/v1/items?where={'folder%20=%20name%20or%20' * 131}folder%20=%20name", {}, b""),
     ("GET", "/v1/items/1/image?v=0123456789abcdef", {}, b""),
     ("GET", "/v1/items/..%2f..%2f..%2fetc%2fpasswd/image", {}, b""),

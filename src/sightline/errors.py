@@ -57,6 +57,10 @@ class CollectionError(SightlineError):
     """A collection that is missing, damaged, in use, or from another model or version."""
 
 
+class CollectionInUseError(CollectionError):
+    """A collection that another process is writing to."""
+
+
 class StoreError(SightlineError):
     """A vector store that is missing, damaged, in use or of the wrong shape, or vectors that do not fit the store."""
 

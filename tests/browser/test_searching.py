@@ -195,7 +195,32 @@ def test_filters_alone_show_what_passes_them(open_page: Opener) -> None:
         expect(tiles(page)).to_have_count(count)
     page.get_by_label("until").fill("2000-01-01")
     page.get_by_label("until").press("Enter")
-    expect(page.locator("#message")).to_have_text("Nothing matches these filters.")
+    expect(page.locator("#message p")).to_have_text(["Nothing matches these filters.", "Change or clear the filters."])
+
+
+@pytest.mark.parametrize("words", ["", "a+dog"])
+def test_dates_the_wrong_way_round_are_called_so(open_page: Opener, words: str) -> None:
+    page = settled(open_page(f"?q={words}&from=2023-06-02&to=2023-06-01"))
+    expect(page.locator("#message p")).to_have_text(["The first date is after the last.", "Change or clear the dates."])
+    page.get_by_label("Taken from").fill("2023-06-01")
+    page.get_by_label("Taken from").press("Enter")
+    expect(page.locator("#message p").first).to_have_text("Nothing matches these filters.")
+
+
+def test_a_search_that_no_filter_lets_through_says_what_to_do(open_page: Opener) -> None:
+    page = settled(open_page("?q=a+dog&to=1999-01-01"))
+    expect(page.locator("#message p").nth(0)).to_have_text("Nothing matches these filters.")
+    expect(page.locator("#message p").nth(1)).to_have_text("Change or clear the filters.")
+    page.get_by_role("button", name="Clear").click()
+    expect(tiles(page)).to_have_count(COUNT)
+    expect(page.locator("#message")).to_be_hidden()
+
+
+def test_a_search_that_is_too_long_is_called_so(open_page: Opener, allowed: list[str]) -> None:
+    allowed.append("status of 422")
+    page = settled(open_page(f"?q={'a' * 1001}"))
+    expect(page.locator("#message .lead")).to_have_text("The search is too long: at most 1,000 characters.")
+    expect(page.locator("#message .exact")).to_be_empty()
 
 
 def test_what_is_not_wanted_is_left_out(open_page: Opener) -> None:

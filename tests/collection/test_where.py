@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sightline.collection.catalog.conditions import lower_letters
 from sightline.collection.catalog.schema import FOLDER, NAME
-from sightline.collection.catalog.where import COLUMNS, compile_where, parse_where
+from sightline.collection.catalog.where import COLUMNS, compile_where, parse_where, shift_ids
 from sightline.errors import QueryError
 from sightline.stores.milvus_filter import pushed
 
@@ -372,3 +372,26 @@ def test_many_values_of_one_column_are_one_test() -> None:
     condition = compile_where(f"folder in ({', '.join(map(repr, map(str, range(500))))})")
     assert len(condition.values) == 500
     compile_where(" or ".join(["width > 1"] * 64))
+
+
+@pytest.mark.parametrize(
+    ("expression", "shifted"),
+    [
+        ("id=5", "id=-5"),
+        ("ID between +5 and 20 and width < 7", "ID between -5 and 10 and width < 7"),
+        ("id not in (15,  16) or path = 'id = 5'", "id not in (5,  6) or path = 'id = 5'"),
+        ("width = 3 and not (id > 1e3) ", "width = 3 and not (id > 990.0) "),
+        ("id is not null and height in (1, 2)", "id is not null and height in (1, 2)"),
+    ],
+)
+def test_only_ids_are_shifted(expression: str, shifted: str) -> None:
+    assert shift_ids(expression, -10) == shifted
+
+
+def test_ids_too_large_for_any_number_stay_a_filter() -> None:
+    compile_where(shift_ids("id < 1e999", -10))
+
+
+def test_a_filter_whose_ids_cannot_be_shifted_is_shown_as_given() -> None:
+    with pytest.raises(QueryError, match="id = 5 and widht = 1"):
+        shift_ids("id = 5 and widht = 1", -10)

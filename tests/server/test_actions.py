@@ -144,11 +144,20 @@ def test_what_is_gone_is_named_in_the_archive(own: tuple[Path, ServedCollection,
         {"json": {}},
         {"data": {"ids": "1,x"}},
         {"data": {"ids": ""}},
-        {"data": {}},
+        {"data": {"other": "1"}},
+        {"data": {"ids": "9" * 5000}},
+        {"data": {"ids": str(2**63)}},
     ],
 )
 def test_ids_that_are_none_are_refused(client: httpx.Client, sent: dict[str, object]) -> None:
     assert client.post("/v1/download", **sent).status_code == 422  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", ["/v1/download", "/v1/paths", "/v1/albums/A", "/v1/match"])
+def test_a_number_with_thousands_of_digits_in_json_is_refused(client: httpx.Client, path: str) -> None:
+    body = '{"ids": [%s]}' % ("9" * 5000)
+    answer = client.post(path, content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code in (400, 422)
 
 
 def test_items_that_do_not_exist_are_not_found(client: httpx.Client) -> None:

@@ -19,6 +19,7 @@ from PIL import Image
 import sightline
 from server.samples import application, ask, fill, limits
 from server.served import Served, opening, served
+from sightline.collection import Report
 from sightline.server.log_limits import LogLimit
 from sightline.server.metrics import resident_bytes
 from sightline.server.run import ServedCollection
@@ -358,6 +359,36 @@ def test_a_server_that_cannot_follow_its_collection_is_alive_but_not_ready(
     finally:
         updater.close()
     assert ask(app, "GET", "/readyz").status_code == 503
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), sightline.CollectionError("it is damaged")])
+def test_a_server_that_cannot_index_changes_is_not_ready(
+    opened: ServedCollection, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    failures: list[Exception] = [sightline.errors.CollectionInUseError("it is being written to")]
+    runs = 0
+
+    def index(**options: object) -> Report:
+        nonlocal runs
+        runs += 1
+        if failures:
+            raise failures[0]
+        return Report(Path(opened.at), "images")
+
+    monkeypatch.setattr("sightline.server.updater.index", index)
+    updater = CollectionUpdater(opened.current, Path(opened.at), opened.model, watch=True, seconds=0.001)
+    app = application(opened, is_ready=lambda: updater.is_healthy)
+    updater.start()
+    try:
+        wait_until(lambda: runs > 6)
+        assert ask(app, "GET", "/readyz").status_code == 200  # whoever writes to it indexes the changes
+        failures[0] = error
+        wait_until(lambda: ask(app, "GET", "/readyz").status_code == 503)
+        assert ask(app, "GET", "/v1/search?q=a+dog").status_code == 200
+        failures.clear()
+        wait_until(lambda: ask(app, "GET", "/readyz").status_code == 200)
+    finally:
+        updater.close()
 
 
 def wait_until(condition: Any) -> None:

@@ -4,6 +4,7 @@ import base64
 import dataclasses
 import io
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -327,6 +328,20 @@ def test_the_page_and_the_description_need_nothing_from_elsewhere(client: httpx.
     assert "/v1/search" in described
     assert "<script" not in described
     assert "http" not in described.replace("http-equiv", "")
+
+
+def test_the_description_has_the_maxima(client: httpx.Client) -> None:
+    described = re.sub("<[^>]*>", " ", client.get("/docs").text)
+    for told in (
+        "at most 256 kB, or 20 MB if it may contain pictures",
+        "k   integer (at most 200)",
+        "q   string (at most 1,000 characters)",
+        "not   list of string (at most 1,000 characters) (at most 8)",
+        "late   integer (at most 1,000) or all",
+        "ids   list of integer (at most 10,000)",
+        "ids   string  required  At most 10,000 ids, separated by commas.",
+    ):
+        assert told in described
 
 
 def test_a_collection_of_texts_is_served_too(tmp_path: Path, tiny_bundle: Path) -> None:

@@ -61,6 +61,7 @@ def test_the_page_tells_the_limits_as_they_are() -> None:
     usual = type(limits())()
     for told in (
         f"{usual.upload_bytes // 2**20} MB",
+        f"{usual.all_bodies_bytes // 2**20} MB for all requests in progress",
         f"{usual.pixels // 10**6} million pixels",
         f"{usual.items} items for a batch",
         f"begins within {usual.seconds:g} seconds",
@@ -69,4 +70,4 @@ def test_the_page_tells_the_limits_as_they_are() -> None:
         f"{usual.connections_per_address} connections per address, {usual.connections} in total",
         f"{usual.rate:g} requests a second, and bursts of {usual.burst}",
     ):
-        assert told in PAGE.replace("\n", " ").replace("  ", " "), told
+        assert told in " ".join(PAGE.split()), told

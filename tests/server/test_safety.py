@@ -21,6 +21,7 @@ from server.served import opening, served
 from sightline.bundle import Bundle
 from sightline.collection.catalog.database import Catalog
 from sightline.errors import ServeError
+from sightline.media.decoder import DecoderProcess
 from sightline.server import access
 from sightline.server.access import Rate, check_exposure, is_loopback
 from sightline.server.problems import RefusedError
@@ -48,6 +49,24 @@ def test_a_link_opened_in_a_browser_says_in_words_what_is_wrong(client: httpx.Cl
     answer = client.get("/v1/items/999999/image", headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
     assert (answer.status_code, answer.headers["content-type"]) == (404, "text/plain; charset=utf-8")
     assert answer.text == "No item has the id 999999. It may have been deleted; search again."
+    assert_safe_headers(answer)
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "words"),
+    [
+        ("/v1/items/1", {}, "The token is missing or wrong. Send the header Authorization: Bearer TOKEN."),
+        ("/", {"Sec-Fetch-Site": "cross-site"}, "Requests from other websites are refused. Open"),
+        (f"/?{'a&' * 64}", {}, "More than 64 parameters in the query string."),
+    ],
+)
+def test_a_browser_is_refused_in_words_before_a_route_is_reached(
+    opened: ServedCollection, path: str, headers: dict[str, str], words: str
+) -> None:
+    app = application(opened, token=TOKEN)
+    answer = ask(app, "GET", path, headers={"Accept": "text/html,*/*;q=0.8", **headers})
+    assert (answer.status_code // 100, answer.headers["content-type"]) == (4, "text/plain; charset=utf-8")
+    assert answer.text.startswith(words)
     assert_safe_headers(answer)
 
 
@@ -196,11 +215,24 @@ def test_a_gigabyte_without_a_length_is_refused_while_it_is_sent(client: httpx.C
     assert client.get("/healthz").status_code == 200
 
 
+def test_a_client_is_not_told_where_the_python_of_the_server_is(
+    opened: ServedCollection, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    hint = "/srv/venv/bin/python -m pip install 'sightline-search[heic]'"
+    answer = {"reason": f"is a HEIC picture, which needs another package: {hint}", "way_out": hint, "missing": True}
+    monkeypatch.setattr(DecoderProcess, "request", lambda *arguments: (answer, b""))
+    told = ask(application(opened), "POST", "/v1/search", files={"image": ("a.heic", b"-", "image/heic")})
+    assert problem(told, 422)["detail"] == "the server cannot read this kind of picture"
+    assert "/srv" not in told.text
+    assert hint in caplog.text
+
+
 def test_an_upload_is_bounded_also_where_its_length_is_a_lie(opened: ServedCollection) -> None:
-    app = application(opened, limits(upload_bytes=1000))
+    app = application(opened, limits(body_bytes=1000, upload_bytes=1500))
     asked = {"q": "a" * 900, "where": "b" * 900}
     problem(ask(app, "POST", "/v1/search", json=asked, headers={"Content-Length": "10"}), 413)
     problem(ask(app, "POST", "/v1/search", json=asked), 413)
+    problem(ask(app, "POST", "/v1/search", files={"image": ("a.png", bytes(1500), "image/png")}), 413)
 
 
 def test_a_decompression_bomb_is_refused_unopened(client: httpx.Client) -> None:
@@ -334,7 +366,17 @@ def test_a_browser_gets_a_cookie_that_is_not_the_token(guarded: FastAPI) -> None
     own = cookie.partition(";")[0]
     assert ask(guarded, "GET", "/v1/items/1/image", headers={"Cookie": own}).status_code == 200
     problem(ask(guarded, "GET", "/v1/items/1/image", headers={"Cookie": own[:-1]}), 401)
-    problem(ask(guarded, "GET", "/v1/items/1/image", headers={"Cookie": f"sightline={TOKEN}"}), 401)
+    problem(ask(guarded, "GET", "/v1/items/1/image", headers={"Cookie": f"sightline-8000={TOKEN}"}), 401)
+
+
+def test_servers_on_one_host_do_not_log_each_other_out(opened: ServedCollection) -> None:
+    cookies: dict[str, str] = {"a[b]": "of another program"}  # browsers send all cookies of a host to each of its ports
+    apps = [application(opened, token=TOKEN, port=port) for port in (8000, 8001)]
+    for app in apps:
+        answer = ask(app, "POST", "/v1/session", headers={"Authorization": f"Bearer {TOKEN}"})
+        cookies.update([answer.headers["set-cookie"].partition(";")[0].split("=", 1)])
+    shown = {"Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items())}
+    assert [ask(app, "GET", "/v1/items/1/image", headers=shown).status_code for app in apps] == [200, 200]
 
 
 def test_tokens_are_compared_in_constant_time(guarded: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:

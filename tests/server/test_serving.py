@@ -66,6 +66,8 @@ def test_the_command_serves_with_a_token_and_ends_when_it_is_interrupted(photos:
         answer = httpx.get(f"{address}/v1/search?q=a dog&k=3", headers=shown, timeout=20)
         assert len(answer.json()["hits"]) == 3
         assert "server" not in answer.headers
+        session = httpx.post(f"{address}/v1/session", headers=shown)
+        assert session.headers["set-cookie"].startswith(f"sightline-{httpx.URL(address).port}=")
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
         assert "Traceback" not in process.stderr.read()

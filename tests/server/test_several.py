@@ -98,6 +98,25 @@ def test_the_timeline_goes_through_all_of_them(asking: httpx.Client) -> None:
     assert {item["root"] for item in some["items"]} == {"photos", "scans"}
 
 
+def test_a_filter_takes_the_ids_of_results(asking: httpx.Client) -> None:
+    every = listed(asking)
+    one, other = (next(item["id"] for item in every if item["root"] == root) for root in ("photos", "scans"))
+    for where, ids in (
+        (f"id = {other}", {other}),
+        (f"id in ({one}, {other}) and width > 1", {one, other}),
+        (f"not id = {other}", {item["id"] for item in every} - {other}),
+        (f"id >= {2**40}", {item["id"] for item in every if item["root"] == "scans"}),
+    ):
+        assert {item["id"] for item in listed(asking, where=where)} == ids
+        sample = asking.get("/v1/items", params={"k": 20, "where": where}).json()
+        assert {item["id"] for item in sample["items"]} == ids
+        for rerank in (0, 5):
+            asked = {"q": "a dog", "k": 20, "duplicates": "show", "where": where, "rerank": rerank}
+            assert {hit["id"] for hit in asking.get("/v1/search", params=asked).json()["hits"]} == ids
+    wrong = asking.get("/v1/items", params={"where": f"id = {other} or idd = 1"}).json()["detail"]
+    assert f"id = {other} or idd = 1" in wrong
+
+
 def test_what_is_like_an_item_may_be_in_another(asking: httpx.Client) -> None:
     (id, *_) = [item["id"] for item in listed(asking) if item["root"] == "scans"]
     found = asking.get(f"/v1/items/{id}/similar", params={"k": 20}).json()["hits"]

@@ -55,34 +55,44 @@ def check_group(collections: Sequence[Collection]) -> None:
             )
 
 
-def search_group(collections: Sequence[Collection], options: SearchOptions, model: Model | None = None) -> GroupResult:
+def search_group(
+    collections: Sequence[Collection],
+    options: SearchOptions,
+    model: Model | None = None,
+    *,
+    filters: Sequence[str | None] | None = None,
+) -> GroupResult:
     """Search several collections as if they were one.
+
+    filters: one for each collection, instead of `options.where`, because each has ids of its own.
 
     The first stage searches all of them; then only the best items overall are reranked, so this takes little longer
     than searching one collection. A time limit is for all of them: what the first stage leaves of it is divided like
     the items to rerank.
     """
     began = time.perf_counter()
+    filters = filters or [options.where] * len(collections)
     if len(collections) == 1:
-        found = collections[0].run(options, model)
+        found = collections[0].run(replace(options, where=filters[0]), model)
         return GroupResult(tuple(GroupHit(0, hit) for hit in found.hits), replace(found, hits=()))
     model, once = model or collections[0].model, EncodeOnce()
     image = None if options.image is None else image_source(options.image)
     deep = replace(options, k=options.start + options.k, start=0, image=image)
     plan = resolve(options, model)
+    members = list(zip(collections, filters, strict=True))
     if (not plan.rerank and not plan.late) or plan.late == "all":
-        return merge([one.run(deep, model, once) for one in collections], options)
+        return merge([one.run(replace(deep, where=where), model, once) for one, where in members], options)
     least = deep.min_relevance if plan.relevance is not None else None  # the older kind depends on the stage
     quick = replace(deep, k=max(deep.k, plan.longest), late=0, rerank=0, budget_ms=None, min_relevance=least)
-    first = merge([one.run(quick, model, once) for one in collections], quick)
+    first = merge([one.run(replace(quick, where=where), model, once) for one, where in members], quick)
     ranked = [one for one in first.hits if one.hit.stage != "text"]
     shares = [
         tuple(_share(ranked, member, count) for count in (int(plan.late), plan.rerank))
-        for member in range(len(collections))
+        for member in range(len(members))
     ]
     results = []
-    for member, (one, (late, rerank)) in enumerate(zip(collections, shares, strict=True)):
-        own = replace(deep, late=late, rerank=rerank)
+    for member, ((one, where), (late, rerank)) in enumerate(zip(members, shares, strict=True)):
+        own = replace(deep, where=where, late=late, rerank=rerank)
         if plan.budget_ms is not None:
             left = plan.budget_ms - 1000 * (time.perf_counter() - began)
             costly, every = (rerank, [one for _, one in shares]) if plan.rerank else (late, [one for one, _ in shares])

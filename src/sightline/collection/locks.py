@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
-from sightline.errors import CollectionError
+from sightline.errors import CollectionError, CollectionInUseError
 from sightline.files import FolderLock
 
 LOCK_FILE = "lock"
@@ -64,7 +64,7 @@ def _acquire(lock: FolderLock, at: Path, wait: bool | float, notify: Notify) -> 
             continue
         message = f"{at} is being written to by {holder or 'another process'}"
         if time.monotonic() >= deadline:
-            raise CollectionError(message, "Wait until it has finished, or stop it, and try again.")
+            raise CollectionInUseError(message, "Wait until it has finished, or stop it, and try again.")
         if not has_notified:
             notify(f"{message}; waiting for it to finish")
             has_notified = True

@@ -6,16 +6,15 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
 
 from sightline.errors import ServeError
 from sightline.server.limits import Limits
 from sightline.server.problems import RefusedError
 
-COOKIE = "sightline"
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _MOST_CLIENTS = 10_000
 
@@ -59,6 +58,7 @@ class AccessControl:
     both cases, requests that a browser makes on behalf of a page from another origin are refused, except for following
     a link to this server's own page.
 
+    port: the port of the server, for the name of the cookie: browsers send cookies to all servers on a host.
     open_paths: paths that need no token. page_paths: paths that may be opened from other sites.
     """
 
@@ -67,6 +67,7 @@ class AccessControl:
         host: str,
         token: str | None,
         limits: Limits,
+        port: int = 8000,
         open_paths: frozenset[str] = frozenset(),
         page_paths: frozenset[str] = frozenset(),
         clock: Callable[[], float] = time.monotonic,
@@ -75,13 +76,13 @@ class AccessControl:
         self._open_paths, self._page_paths = open_paths, page_paths
         self._names = _LOCAL_NAMES | {host}
         self._token = token
-        self._session = secrets.token_urlsafe(32)
+        self._cookie, self._session = f"sightline-{port}", secrets.token_urlsafe(32)
         self._rate = None if is_loopback(host) else Rate(limits.rate, limits.burst, clock)
 
     @property
     def session(self) -> str:
         """The `Set-Cookie` header for a browser that has sent the token."""
-        return f"{COOKIE}={self._session}; Path=/; HttpOnly; SameSite=Strict"
+        return f"{self._cookie}={self._session}; Path=/; HttpOnly; SameSite=Strict"
 
     def check(self, method: str, path: str, headers: Headers, client: str) -> None:
         """Raise `RefusedError` if a request is not allowed."""
@@ -119,7 +120,7 @@ class AccessControl:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and _same(given.strip(), token):
             return
-        if _same(_cookie(headers.get("cookie", "")), self._session):
+        if _same(cookie_parser(headers.get("cookie", "")).get(self._cookie, ""), self._session):
             return
         raise RefusedError(
             401,
@@ -181,11 +182,3 @@ def _netloc(origin: str) -> str | None:
 def _same(given: str, wanted: str) -> bool:
     """Compare two strings in constant time."""
     return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), wanted.encode("utf-8", "surrogateescape"))
-
-
-def _cookie(header: str) -> str:
-    try:
-        found = SimpleCookie(header).get(COOKIE)
-    except CookieError:
-        return ""
-    return found.value if found else ""

@@ -23,15 +23,17 @@ from sightline.collection import Collection, Item
 from sightline.collection.albums import FAVOURITES
 from sightline.errors import CollectionError
 from sightline.server import responses
+from sightline.server.bodies import JSON, MULTIPART, URL_ENCODED, body_type
 from sightline.server.download import ArchiveResponse, Entry, archive, entries
 from sightline.server.library import Library, Member, split_ids
+from sightline.server.limits import Limits
 from sightline.server.problems import RefusedError, not_found
 from sightline.server.requests import Id
 from sightline.server.service import Service
 
 _log = logging.getLogger(__name__)
 
-_MOST = 10_000  # items per request
+_LIMITS = Limits()  # limits in the API description; the server may be stricter
 Name = Annotated[str, InPath(min_length=1, max_length=100, description="The name of an album.")]
 
 
@@ -40,7 +42,31 @@ class Chosen(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    ids: list[Id] = Field(min_length=1, max_length=_MOST)
+    ids: list[Id] = Field(min_length=1, max_length=_LIMITS.ids)
+
+
+_FORM: dict[str, Any] = {
+    "type": "object",
+    "required": ["ids"],
+    "properties": {
+        "ids": {
+            "type": "string",
+            "pattern": "^[0-9]+(,[0-9]+)*$",
+            "description": f"At most {_LIMITS.ids:,} ids, separated by commas.",
+        }
+    },
+}
+_DOWNLOAD_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            JSON: {"schema": Chosen.model_json_schema()},
+            URL_ENCODED: {"schema": _FORM},
+            MULTIPART: {"schema": _FORM},
+        },
+    }
+}
+"""The request body of `POST /v1/download`, for the API description."""
 
 
 class _RemovalRoute(APIRoute):
@@ -66,9 +92,7 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
         "/download",
         response_class=Response,
         responses={200: {"description": "A ZIP archive.", "content": zip_schema}},
-        openapi_extra={
-            "requestBody": {"required": True, "content": {"application/json": {"schema": Chosen.model_json_schema()}}}
-        },
+        openapi_extra=_DOWNLOAD_BODY,
     )
     async def download(request: Request) -> Response:
         """Download the files of items as one ZIP archive. Send the ids as JSON or as a form."""
@@ -126,13 +150,13 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
 
 async def _ids(request: Request) -> list[int]:
     """Return the ids in a request: as JSON, or as a form, so that browsers can save the response as a file."""
-    if request.headers.get("content-type", "").lower().startswith("application/json"):
+    if body_type(request.headers) == JSON:
         return Chosen.model_validate_json(await request.body(), strict=True).ids
     async with request.form(max_files=0, max_fields=4) as form:
         given = str(form.get("ids", ""))
     if not all(part.isdecimal() and part.isascii() for part in given.split(",")):
         raise RefusedError(422, "ids must be numbers", "Separate them with commas.")
-    return Chosen(ids=[int(part) for part in given.split(",")]).ids
+    return Chosen.model_validate({"ids": given.split(",")}, strict=False).ids
 
 
 def _items(members: Sequence[Member], ids: Sequence[int]) -> tuple[list[tuple[Member, list[Item]]], list[int]]:

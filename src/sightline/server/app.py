@@ -16,6 +16,7 @@ from sightline import __version__
 from sightline.errors import SightlineError
 from sightline.server import actions, routes
 from sightline.server.access import AccessControl, is_loopback
+from sightline.server.limits import Limits
 from sightline.server.middleware import RequestMiddleware
 from sightline.server.problems import ProblemDetails, RefusedError, answer
 from sightline.server.service import Service
@@ -29,6 +30,7 @@ def create_app(
     service: Service,
     *,
     host: str = "127.0.0.1",
+    port: int = 8000,
     token: str | None = None,
     start: Callable[[], None] | None = None,
     stop: Callable[[], None] | None = None,
@@ -37,6 +39,7 @@ def create_app(
     """Create the ASGI application for a service.
 
     host: the address to listen at; it determines the accepted host names and whether clients are rate-limited.
+    port: the port to listen at, for the name of the login cookie.
     token: the token that clients must send; may be None only if no other machine can reach the address.
     start, stop: called when the server starts, and after it has answered its last request.
     is_ready: whether the server can take requests, for `/readyz`.
@@ -46,6 +49,7 @@ def create_app(
         host,
         token,
         service.limits,
+        port,
         open_paths=frozenset({"/healthz", "/readyz", *files}),
         page_paths=frozenset({*files, "/docs"}),
     )
@@ -61,7 +65,7 @@ def create_app(
     app = FastAPI(
         title="Sightline",
         version=__version__,
-        description=_ABOUT,
+        description=f"{_ABOUT} {_sizes(service.limits)}",
         docs_url=None,  # FastAPI's own pages load scripts from other sites
         redoc_url=None,
         lifespan=lifespan,
@@ -81,6 +85,11 @@ def create_app(
     app.include_router(routes.page_routes(files, lambda: app.openapi()))
     _describe(app, needs_token=token is not None)
     return app
+
+
+def _sizes(limits: Limits) -> str:
+    small, large = limits.body_bytes // 2**10, limits.upload_bytes // 2**20
+    return f"A request has at most {small:,} kB, or {large:,} MB if it may contain pictures."
 
 
 def _describe(app: FastAPI, *, needs_token: bool) -> None:

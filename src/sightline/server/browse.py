@@ -16,13 +16,13 @@ _MOST_FOLDERS = 1_000
 def some_items(library: Library, k: int, where: str | None) -> dict[str, Any]:
     """Return up to k items that match a filter, evenly spaced in indexing order, and the number of matches."""
     with library.use() as members:
-        parts = [_some(member.collection, k, where) for member in members]
+        parts = [_some(member.collection, k, member.own_filter(where)) for member in members]
         total = sum(count for count, _ in parts)
         shown = []
         for member, (count, ids) in zip(members, parts, strict=True):
             share = len(ids) if total <= k else max(1, k * count // total)
             kept = [ids[place] for place in _places(0, len(ids) - 1, share)]
-            found = member.collection.items(kept, where)
+            found = member.collection.items(kept, member.own_filter(where))
             shown += item_answers([found[id] for id in sorted(found)], member)
         return {"total": total, "items": shown[:k]}
 
@@ -51,14 +51,14 @@ def timeline_items(library: Library, k: int, where: str | None, start: int, afte
         more = {"next": found.cursor(end - 1)} if ids and end < len(found) else {}
         shown: dict[int, dict[str, Any]] = {}
         for member, own in split_ids(members, ids):
-            items = member.collection.items(own, where)
+            items = member.collection.items(own, member.own_filter(where))
             shown.update((one["id"], one) for one in item_answers(list(items.values()), member))
         return {"total": len(found), "start": first, **more, "items": [shown[id] for id in ids if id in shown]}
 
 
 def _timeline(members: Sequence[Member], where: str | None) -> Timeline:
     """Return the timeline of all collections, with the ids that clients use."""
-    found = [member.collection.timeline(where) for member in members]
+    found = [member.collection.timeline(member.own_filter(where)) for member in members]
     if len(found) == 1 and not members[0].number:
         return found[0]
     return Timeline.merged([(one, member.outer(0)) for one, member in zip(found, members, strict=True)])

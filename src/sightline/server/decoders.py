@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sightline import settings
-from sightline.errors import MediaError
+from sightline.errors import MediaError, MissingDecoderError
 from sightline.media import ImageBytes, Preprocess
 from sightline.media.decoder import LOOK_SECONDS, DecoderProcess
 from sightline.parallel import usable_cpus
@@ -93,7 +93,8 @@ class DecoderPool:
         finally:
             self._free.put(decoder)
         if "reason" in answer:
-            raise MediaError(source.name, answer["reason"], answer["way_out"])
+            kind = MissingDecoderError if "missing" in answer else MediaError
+            raise kind(source.name, answer["reason"], answer["way_out"])
         return answer, data
 
     def _acquire(self) -> DecoderProcess:

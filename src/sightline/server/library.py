@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from sightline.collection import Collection
+from sightline.collection.catalog.where import shift_ids
 from sightline.server.current_collection import CurrentCollection
 from sightline.server.problems import not_found, unavailable
 
@@ -24,6 +25,10 @@ class Member:
     def outer(self, id: int) -> int:
         """Return the id that clients use for an item; for an item of the first collection, its own id."""
         return (self.number << _BITS) + id
+
+    def own_filter(self, where: str | None) -> str | None:
+        """Return a client's filter with the collection's own ids."""
+        return where if where is None or not self.number else shift_ids(where, -self.outer(0))
 
 
 class Library:

@@ -7,13 +7,17 @@ from dataclasses import dataclass
 class Limits:
     """All limits of a server.
 
-    upload_bytes: size of a request body. pixels: size of an uploaded image.
+    upload_bytes: size of a request body that may contain images. body_bytes: size of any other.
+    all_bodies_bytes: total size of the bodies of all requests in progress.
+    pixels: size of an uploaded image.
     image_bytes, video_bytes: size of an image or video file that is sent from the collection.
     own_pixels: size of an image or video frame that is decoded from the collection.
     decode_bytes: memory to decode one image. large_decode_bytes: the same for large images of the collection, which are
         decoded one at a time.
     decode_seconds: time to decode one image.
     items: texts, images or pairs in one API request. characters: length of one text.
+    ids: items to download, list or add to an album in one request.
+    parameters: parameters in the query string of a request. errors: invalid parts of a request that are reported.
     results, rerank, late: number of results of a search, and of results to rescore by matching or late interaction.
     deepest: number of results that a search may skip.
     late_all: number of items up to which a search may rank all of them by late interaction.
@@ -32,6 +36,8 @@ class Limits:
     """
 
     upload_bytes: int = 20 * 2**20
+    body_bytes: int = 256 * 2**10
+    all_bodies_bytes: int = 256 * 2**20
     pixels: int = 50_000_000
     image_bytes: int = 256 * 2**20
     video_bytes: int = 64 * 2**30
@@ -41,6 +47,9 @@ class Limits:
     decode_seconds: float = 15.0
     items: int = 64
     characters: int = 1_000
+    ids: int = 10_000
+    parameters: int = 64
+    errors: int = 20
     results: int = 200
     deepest: int = 100_000
     rerank: int = 100

@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-import re
 import time
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sightline.server.access import AccessControl
+from sightline.server.bodies import BodyMemory, BodyReader, ClientGoneError, Take
 from sightline.server.limits import Limits
 from sightline.server.metrics import Metrics
 from sightline.server.problems import RefusedError, refusal
@@ -33,14 +33,6 @@ HEADERS = {
 _RAW_HEADERS = [
     (name.lower().encode(), value.encode()) for name, value in {**HEADERS, "Cache-Control": "no-store"}.items()
 ]
-_DEEPEST = 16
-_BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
-_JSON, _FORM = "application/json", "multipart/form-data"
-_CONTENT_TYPES = {"/v1/search": (_JSON, _FORM), "/v1/embed": (_JSON,), "/v1/match": (_JSON,)}
-
-
-class ClientGoneError(Exception):
-    """The client closed the connection."""
 
 
 class RequestMiddleware:
@@ -54,6 +46,7 @@ class RequestMiddleware:
         self._app = app
         self._access_control = access_control
         self._limits = limits
+        self._bodies, self._memory = BodyReader(limits), BodyMemory(limits.all_bodies_bytes)
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -77,13 +70,12 @@ class RequestMiddleware:
             headers = Headers(scope=scope)
             client = (scope.get("client") or ("unknown", 0))[0]
             self._access_control.check(scope["method"], scope["path"], headers, client)
-            _check_content_type(scope, headers)
+            self._check_parameters(scope.get("query_string", b""))
             deadline = asyncio.get_running_loop().time() + self._limits.seconds
-            body = await self._body_by(deadline, headers, receive)
-            if _content_type(headers) == _JSON:
-                check_depth(body)
-            async with asyncio.timeout_at(deadline) as sender.deadline:
-                await _unless_gone(self._app, scope, body, receive, sender)
+            with self._memory.use() as take:
+                body = await self._body_by(deadline, scope, headers, receive, take)
+                async with asyncio.timeout_at(deadline) as sender.deadline:
+                    await _unless_gone(self._app, scope, body, receive, sender)
         except ClientGoneError:
             _log.info("a client disconnected before its response")
         except TimeoutError:
@@ -94,39 +86,20 @@ class RequestMiddleware:
         except Exception as error:
             await sender.refuse(refusal(error), scope, receive)  # also logs internal errors
 
-    async def _body_by(self, deadline: float, headers: Headers, receive: Receive) -> bytes:
+    def _check_parameters(self, query: bytes) -> None:
+        """Refuse a query string with so many parameters that reporting each would take long."""
+        if query.count(b"&") >= self._limits.parameters:
+            raise RefusedError(422, f"more than {self._limits.parameters} parameters in the query string", "See /docs.")
+
+    async def _body_by(self, deadline: float, scope: Scope, headers: Headers, receive: Receive, take: Take) -> bytes:
         try:
             async with asyncio.timeout_at(deadline):
-                return await self._body(headers, receive)
+                return await self._bodies.read(scope["method"], scope["path"], headers, receive, take)
         except TimeoutError as error:
             refused = RefusedError(
                 408, f"the request was not received within {self._limits.seconds:g} s", headers={"Connection": "close"}
             )
             raise refused from error
-
-    async def _body(self, headers: Headers, receive: Receive) -> bytes:
-        """Read the body of a request; one that is too large is refused as soon as possible."""
-        length = headers.get("content-length", "0")
-        if length.isdecimal() and int(length[:20]) > self._limits.upload_bytes:
-            raise self._too_large()
-        parts: list[bytes] = []
-        size = 0
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGoneError
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > self._limits.upload_bytes:
-                raise self._too_large()
-            if not message.get("more_body", False):
-                return b"".join(parts)
-
-    def _too_large(self) -> RefusedError:
-        most = f"{self._limits.upload_bytes / 2**20:g} MB"
-        return RefusedError(
-            413, f"the request is larger than {most}", "Send a smaller picture.", headers={"Connection": "close"}
-        )
 
 
 class _Sender:
@@ -155,7 +128,7 @@ class _Sender:
         """Respond with a problem, unless a response has already started."""
         self.deadline = None
         if not self.status:
-            await refused.response()(scope, receive, self)
+            await refused.response(Headers(scope=scope).get("accept", ""))(scope, receive, self)
 
 
 async def _unless_gone(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
@@ -187,28 +160,3 @@ async def _disconnect(receive: Receive) -> Message:
         message = await receive()
         if message["type"] == "http.disconnect":
             return message
-
-
-def _content_type(headers: Headers) -> str:
-    return headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
-def check_depth(body: bytes) -> None:
-    """Refuse JSON that is nested deeper than any valid request, because JSON parsers are recursive."""
-    if body.count(b"[") + body.count(b"{") <= _DEEPEST:
-        return
-    depth = 0
-    for token in _BRACKETS.finditer(body):
-        first = token[0][:1]
-        depth += (first in b"[{") - (first in b"]}")
-        if depth > _DEEPEST:
-            raise RefusedError(422, f"the JSON is nested more than {_DEEPEST} levels deep", "See /docs.")
-
-
-def _check_content_type(scope: Scope, headers: Headers) -> None:
-    allowed = _CONTENT_TYPES.get(scope["path"], ())
-    if scope["method"] != "POST" or not allowed:
-        return
-    found = _content_type(headers)
-    if found not in allowed:
-        raise RefusedError(415, f"unsupported content type: {found or 'none'}", f"Send {' or '.join(allowed)}.")

@@ -11,19 +11,13 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from sightline.errors import EvaluationError, MediaError, ModelError, QueryError, SightlineError
+from sightline.errors import EvaluationError, MediaError, MissingDecoderError, ModelError, QueryError, SightlineError
+from sightline.server.field_errors import FieldError, field_errors
 from sightline.server.worker_pool import BusyError
 
 MEDIA_TYPE = "application/problem+json"
 _log = logging.getLogger(__name__)
 _CLIENTS_OWN = (QueryError, ModelError, EvaluationError)
-
-
-class FieldError(BaseModel):
-    """An invalid part of a request: its location, and what is wrong with it."""
-
-    where: str
-    what: str
 
 
 class ProblemDetails(BaseModel):
@@ -46,8 +40,13 @@ class RefusedError(Exception):
         super().__init__(detail)
         self.status, self.detail, self.way_out, self.headers, self.errors = status, detail, way_out, headers, errors
 
-    def response(self) -> Response:
-        """Return the response that describes the problem."""
+    def response(self, accept: str = "") -> Response:
+        """Return the response that describes the problem: JSON, or text for a link opened in a browser.
+
+        accept: the header of the request.
+        """
+        if "text/html" in accept:
+            return self._text()
         status = HTTPStatus(self.status)
         body: dict[str, Any] = {"type": "about:blank", "title": status.phrase, "status": status.value}
         body["detail"] = self.detail
@@ -58,8 +57,7 @@ class RefusedError(Exception):
         data = json.dumps(body).encode()
         return Response(data, self.status, {"Cache-Control": "no-store", **(self.headers or {})}, MEDIA_TYPE)
 
-    def text(self) -> Response:
-        """Return the response for a person who opened a link in a browser: the problem in one sentence or two."""
+    def _text(self) -> Response:
         words = " ".join(filter(None, [f"{self.detail[:1].upper()}{self.detail[1:]}.", self.way_out]))
         return Response(words, self.status, {"Cache-Control": "no-store", **(self.headers or {})}, "text/plain")
 
@@ -77,22 +75,28 @@ def unavailable() -> RefusedError:
 
 
 def invalid(errors: Any) -> RefusedError:
-    """Return the error for a malformed request; `errors` is the list that pydantic reports."""
-    wrong = [{"where": _place(error["loc"]), "what": str(error["msg"])} for error in errors]
-    message = "; ".join(f"{one['where']}: {one['what']}" for one in wrong[:3])
-    return RefusedError(422, message.encode("utf-8", "replace").decode(), "See /docs.", errors=wrong)
+    """Return the error for a malformed request, with the first of the `errors` that pydantic reports."""
+    wrong = field_errors(errors)
+    message = "; ".join(f"{one.where} {one.what}" for one in wrong[:3])
+    return RefusedError(422, message, "See /docs.", errors=[one.model_dump() for one in wrong])
 
 
 def refusal(error: Exception) -> RefusedError:
     """Convert an error to a problem. Internal errors are logged, and described to the client only in general terms."""
     if isinstance(error, RefusedError):
         return error
-    if isinstance(error, RequestValidationError | ValidationError):
+    if isinstance(error, ValidationError):
+        return invalid(error.errors(include_url=False, include_input=False))
+    if isinstance(error, RequestValidationError):
         return invalid(error.errors())
     if isinstance(error, HTTPException):
         return RefusedError(error.status_code, str(error.detail), headers=dict(error.headers or {}))
     if isinstance(error, _CLIENTS_OWN):
         return RefusedError(422, error.what, error.way_out)
+    if isinstance(error, MissingDecoderError):
+        _log.warning("%s", error)  # its hint names the server's Python
+        way_out = "Convert it to JPEG, or ask whoever runs the server."
+        return RefusedError(422, "the server cannot read this kind of picture", way_out)
     if isinstance(error, MediaError):
         return RefusedError(422, f"the picture {error.reason}", error.way_out)
     if isinstance(error, BusyError):
@@ -107,11 +111,5 @@ def refusal(error: Exception) -> RefusedError:
 
 
 async def answer(request: Request, error: Exception) -> Response:
-    """Return the response to a request that failed: JSON, or text for a link opened in a browser."""
-    problem = refusal(error)
-    return problem.text() if "text/html" in request.headers.get("accept", "") else problem.response()
-
-
-def _place(parts: tuple[Any, ...]) -> str:
-    """Return the location of a field in readable form, without pydantic's names for the parts of a request."""
-    return ".".join(str(part) for part in parts if part not in ("query", "body", "path")) or "the request"
+    """Return the response to a request that failed."""
+    return refusal(error).response(request.headers.get("accept", ""))

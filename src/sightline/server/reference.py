@@ -4,6 +4,9 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any
 
+_ENDLESS = 2**53  # larger maxima are those of a type, not of the server
+_MOST = {"maximum": "(at most {:,.10g})", "maxLength": "(at most {:,} characters)", "maxItems": "(at most {:,})"}
+
 
 def reference(document: dict[str, Any]) -> str:
     """Render the page."""
@@ -58,7 +61,12 @@ def _table(title: str, fields: list[tuple[str, dict[str, Any], bool]]) -> Iterab
 
 
 def _kind(schema: dict[str, Any]) -> str:
-    """Return the type of a field, in a word or two."""
+    """Return the type of a field and its maximum, in a few words."""
+    most = [words.format(schema[name]) for name, words in _MOST.items() if schema.get(name, _ENDLESS) < _ENDLESS]
+    return " ".join([_type(schema), *most])
+
+
+def _type(schema: dict[str, Any]) -> str:
     if "$ref" in schema:
         return str(schema["$ref"].rpartition("/")[2])
     if "anyOf" in schema:

@@ -6,7 +6,18 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import Request
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 from starlette.datastructures import UploadFile
 
 from sightline.errors import MediaError
@@ -25,7 +36,19 @@ ModelText = Annotated[Text, AfterValidator(plain_letters)]
 """A text for the model: its letters are made plain here, as the collection does with the texts of a search."""
 Lang = Annotated[str, StringConstraints(pattern="^[a-z]{2,3}$")]
 _LANG = "The language of the texts; by default the model's main one; it is not detected."
-Base64 = Annotated[str, Field(min_length=1, description="An image file, in base64.")]
+_IMAGE = f"An image file, in base64. The request has at most {_LIMITS.upload_bytes // 2**20} MB."
+Base64 = Annotated[str, Field(min_length=1, description=_IMAGE)]
+
+
+def _late(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    """Validate `late`; pydantic would report an error for each of its two types."""
+    try:
+        return handler(value)
+    except ValidationError:
+        raise PydanticCustomError("late", f"must be a whole number from 0 to {_LIMITS.late:,}, or all") from None
+
+
+Late = Annotated[Annotated[int, Field(ge=0, le=_LIMITS.late)] | Literal["all"], WrapValidator(_late)]
 
 
 class Search(BaseModel):
@@ -40,7 +63,7 @@ class Search(BaseModel):
     )
     k: int = Field(default=10, ge=1, le=_LIMITS.results, description="How many results.")
     start: int = Field(default=0, ge=0, le=_LIMITS.deepest, description="Skip this many results.")
-    late: Annotated[int, Field(ge=0, le=_LIMITS.late)] | Literal["all"] | None = Field(
+    late: Late | None = Field(
         default=None, description="Rescore this many of the best by late interaction, or rank all by it."
     )
     late_fragments: int | None = Field(
@@ -102,7 +125,7 @@ class Pair(BaseModel):
     @model_validator(mode="after")
     def _has_one_image(self) -> Self:
         if (self.image is None) == (self.id is None):
-            raise ValueError("send either `image` or `id`")
+            raise ValueError("must have either image or id")
         return self
 
 
@@ -184,7 +207,11 @@ SEARCH_BODY: dict[str, Any] = {
                     **ImageSearch.model_json_schema(),
                     "properties": {
                         **ImageSearch.model_json_schema()["properties"],
-                        "image": {"type": "string", "format": "binary", "description": "A picture to search by."},
+                        "image": {
+                            "type": "string",
+                            "format": "binary",
+                            "description": f"A picture of at most {_LIMITS.upload_bytes // 2**20} MB to search by.",
+                        },
                     },
                 },
                 "encoding": {"image": {"contentType": "image/jpeg, image/png, image/webp, image/*"}},

@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from sightline.server import browse, responses
 from sightline.server.access import AccessControl
+from sightline.server.bodies import JSON, body_type
 from sightline.server.byte_ranges import UnsatisfiableRangeError, parse_range
 from sightline.server.file_response import FileResponse
 from sightline.server.image_files import SIDES, ImageContent, is_known
@@ -89,7 +90,7 @@ def search_routes(service: Service) -> APIRouter:
         """Find items by text, sent as JSON, or by text, an image or both, sent as a form."""
         asked: Search
         image = None
-        if request.headers["content-type"].lower().startswith("application/json"):
+        if body_type(request.headers) == JSON:
             asked = Search.model_validate_json(await request.body(), strict=True)
         else:
             asked, image = await read_form(request, service.limits)

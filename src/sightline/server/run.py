@@ -76,15 +76,17 @@ def serve(
             for updater in updaters:
                 updater.close()
 
+        own_port = listener.getsockname()[1]
         app = create_app(
             opened.service,
             host=host,
+            port=own_port,
             token=token,
             start=start,
             stop=stop,
             is_ready=lambda: all(updater.is_healthy for updater in updaters),
         )
-        places = " and ".join(addresses(host, listener.getsockname()[1]))
+        places = " and ".join(addresses(host, own_port))
         notify(f"Serving {opened.summary} at {places}. Press Ctrl-C to stop.")
         try:
             uvicorn.Server(uvicorn_config(app, limits)).run(sockets=[listener])

@@ -104,7 +104,9 @@ class Service:
                 raise RefusedError(
                     422, f"late cannot be 'all' for {items:,} items", f"Use a number up to {self.limits.late:,}."
                 )
-            result = search_group([member.collection for member in members], asked.options(prepared), self.model)
+            collections = [member.collection for member in members]
+            filters = [member.own_filter(asked.where) for member in members]
+            result = search_group(collections, asked.options(prepared), self.model, filters=filters)
             self.metrics.search(result.about.took_ms)
             return answers.search_answer(result, members)
 

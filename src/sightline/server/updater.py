@@ -12,7 +12,7 @@ from pathlib import Path
 from sightline.bundle.model import Model
 from sightline.collection import Report, index
 from sightline.collection.image_text.reading import pending, read_text_in_images
-from sightline.errors import SightlineError
+from sightline.errors import CollectionInUseError, SightlineError
 from sightline.server.current_collection import CurrentCollection
 
 _log = logging.getLogger(__name__)
@@ -70,14 +70,15 @@ class CollectionUpdater:
         self._seconds = seconds
         self._stop = threading.Event()
         self._failures = 0  # consecutive failures to reopen the collection
+        self._index_failures = 0  # consecutive failures to index changed files
         jobs = [self._show, *([self._index] if watch else []), *([self._read] if read_text else [])]
         self._threads = [threading.Thread(target=job, name=f"sightline{job.__name__}", daemon=True) for job in jobs]
 
     @property
     def is_healthy(self) -> bool:
-        """Whether the threads are running, and the collection can be reopened."""
+        """Whether the threads are running, the collection can be reopened and, with `watch`, changes can be indexed."""
         is_running = all(thread.is_alive() for thread in self._threads) and not self._stop.is_set()
-        return is_running and self._failures < _MOST_FAILURES
+        return is_running and max(self._failures, self._index_failures) < _MOST_FAILURES
 
     def start(self) -> None:
         """Start the threads."""
@@ -127,7 +128,7 @@ class CollectionUpdater:
             try:
                 report = index(at=self._at, model=self._model, wait=False, progress=go_on)
                 scan.stop()
-                trouble = ""
+                trouble, self._index_failures = "", 0
                 if _has_news(report):
                     self._notify(f"indexed: {report}")
                 if report.to_refine:
@@ -135,10 +136,13 @@ class CollectionUpdater:
             except _StoppedError:
                 return
             except SightlineError as error:
+                if self._current.is_available and not isinstance(error, CollectionInUseError):
+                    self._index_failures += 1
                 if str(error) != trouble:  # report it once, not every two seconds
                     self._notify(f"not indexed: {error}")
                 trouble = str(error)
             except Exception:
+                self._index_failures += 1
                 _log.exception("indexing failed")
             self._stop.wait(max(self._seconds, _REST * scan.stop()))
 

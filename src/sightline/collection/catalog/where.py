@@ -14,6 +14,7 @@ letter or follow it; =, !=, `in` and `like` match both.
 User input never becomes part of the SQL: columns are looked up, and values are bound as parameters.
 """
 
+import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -92,6 +93,23 @@ def parse_where(expression: str) -> Filter:
             "Join conditions with 'and' or 'or'; put text and dates in quotes.",
         )
     return found
+
+
+def shift_ids(expression: str, by: int) -> str:
+    """Return a filter in which `by` was added to the numbers that ids are compared with; other columns are kept.
+
+    >>> shift_ids("id in (5, 17) and width > 1", -4)
+    'id in (1, 13) and width > 1'
+    """
+    parse_where(expression)  # errors point into the given filter
+    parts, column, place = [], "", 0
+    for token in _tokens(expression):
+        if token.kind == "word" and token.word not in _KEYWORDS:
+            column = token.word
+        if token.kind == "number" and column == "id" and math.isfinite(float(token.text)):
+            parts += [expression[place : token.start], str(_number(token.text) + by)]
+            place = token.end
+    return "".join([*parts, expression[place:]])
 
 
 def _tokens(expression: str) -> Iterator[_Token]:
@@ -284,9 +302,11 @@ class _Parser:
     def number(self, token: _Token) -> int | float:
         if token.kind != "number":
             raise self.wrong(token, "the filter needs a number here")
-        if re.fullmatch(r"[+-]?[0-9]{1,18}", token.text):
-            return int(token.text)
-        return float(token.text)
+        return _number(token.text)
+
+
+def _number(text: str) -> int | float:
+    return int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text) else float(text)
 
 
 def _exists(date: str) -> bool:

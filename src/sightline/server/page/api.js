@@ -5,6 +5,7 @@ import { unwanted, where } from "./state.js";
 
 const TRIES = 4;
 const UNREACHABLE = "The server cannot be reached.";
+const NAMES = { q: "The search", not: "A word to leave out", where: "The filter" }; // of fields that a visitor fills in
 
 /** Why a request failed; `status` is 0 if the server cannot be reached. */
 export class Problem extends Error {
@@ -127,8 +128,10 @@ async function reached(address, options) {
 }
 
 async function problem(response) {
-  const body = await response.json().catch(() => ({}));
-  return new Problem(response.status, sentence(body.detail ?? response.statusText), body.way_out ?? "");
+  const { detail, way_out: wayOut, errors = [] } = await response.json().catch(() => ({}));
+  const [field] = errors[0]?.where.split(".") ?? [];
+  if (field in NAMES) return new Problem(response.status, `${NAMES[field]} ${errors[0].what}.`);
+  return new Problem(response.status, sentence(detail ?? response.statusText), wayOut);
 }
 
 function parameters(fields, without = []) {

@@ -165,7 +165,7 @@ async function begin(asked, meant) {
   const left = isWhole && about.to_refine ? `, ${about.to_refine.toLocaleString()} still to refine` : "";
   messages.setHeading(`${counted(some.total, one, many)}${several}${left}`);
   if (!about.items) messages.showMessage(`Nothing is indexed yet. Add ${many} to the folder, and run sightline index.`);
-  else if (!some.total) messages.showMessage("Nothing matches these filters.");
+  else if (!some.total) messages.showNothingFound(filtersOf(asked));
   showOpened();
 }
 
@@ -181,7 +181,10 @@ function answered(answer, asked, isFinal) {
   const heading = messages.resultCount(likely, unlikely, about.kind, answer.line, hasMoreMatches(found, likely));
   messages.setHeading(heading, { timing: messages.timing(answer), aloud: isFinal });
   messages.showRemark(answer, (meant) => change({ words: meant }));
-  if (!found.length) messages.showNothingFound(about.languages, asked.words.search(QUOTED) >= 0);
+  if (!found.length) {
+    const isQuoted = asked.words.search(QUOTED) >= 0;
+    messages.showNothingFound({ isQuoted, languages: about.languages, ...filtersOf(asked) });
+  }
   if (!isFinal) {
     shown = "";
     busy(true);
@@ -191,6 +194,12 @@ function answered(answer, asked, isFinal) {
   byId("further").hidden = answer.hits.length < MORE || asked.like !== null;
   showOpened();
 }
+
+/** Whether a query has filters, set or among its words, and whether its dates are the wrong way round. */
+const filtersOf = (asked) => ({
+  isFiltered: state.filterCount(asked) > 0 || Boolean(meaning.said),
+  isReversed: state.isReversed(asked),
+});
 
 const withoutJoined = (found, asked) =>
   state.isJoined(asked) ? found.map(({ relevance, ...hit }) => hit) : found;

@@ -61,12 +61,19 @@ export function showMessage(...parts) {
   byId("message").replaceChildren(...parts);
 }
 
-/** Explain why nothing was found. */
-export function showNothingFound(languages, isQuoted) {
-  showMessage(
-    make("p", { className: "lead", textContent: isQuoted ? "No picture with this text." : "Nothing passes these filters." }),
-    make("p", { textContent: isQuoted ? "" : languageHint(languages) }),
-  );
+/** Explain why nothing was found; `languages` are those of the model, for a query with words. */
+export function showNothingFound({ isQuoted = false, isFiltered = false, isReversed = false, languages = [] }) {
+  const parts = [];
+  const say = (textContent, className = "") => textContent && parts.push(make("p", { className, textContent }));
+  if (isReversed) {
+    say("The first date is after the last.", "lead");
+    say("Change or clear the dates.");
+  } else {
+    say(isQuoted ? "No picture with this text." : isFiltered ? "Nothing matches these filters." : "", "lead");
+    say(isFiltered ? "Change or clear the filters." : "");
+    say(isQuoted ? "" : languageHint(languages));
+  }
+  showMessage(...parts);
 }
 
 /** Say which languages the model reads, or how many; nothing if it lists none, or only "mul" (many). */

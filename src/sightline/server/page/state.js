@@ -69,6 +69,9 @@ export const isJoined = (query) => Boolean(query.words.trim()) && (query.picture
 export const filterCount = (query) =>
   [isEmpty(query) ? "" : query.without.trim(), query.folder, query.album, query.from, query.to].filter(Boolean).length;
 
+/** Whether the first date is after the last, so that nothing can match. */
+export const isReversed = (query) => Boolean(query.from && query.to) && query.from > query.to;
+
 /** The descriptions of what results should not show. */
 export const unwanted = (query) => query.without.split(",").map((part) => part.trim()).filter(Boolean).slice(0, 8);
 

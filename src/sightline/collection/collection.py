@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -48,13 +49,15 @@ class Collection:
         catalog: Catalog,
         store: Store,
         model: str | Path | Model | None = None,
+        *,
+        prefer_gpu: bool = False,
     ) -> None:
         self.at = at
         self.manifest = manifest
         self.catalog = catalog
         self.store = store
         self.costs = Costs(manifest.sha256)
-        self._wanted_model = model
+        self._wanted_model, self._prefer_gpu = model, prefer_gpu
         self._model: Model | None = None
         self._timeline: tuple[int | None, Timeline] | None = None  # with the version of the catalog
         self._text: TextDatabase | None = None
@@ -81,12 +84,8 @@ class Collection:
             manifest, remote = open_remote(place)
             return cls(place, manifest, SharedCatalog(remote), remote, model)
         manifest = read_manifest(place)
-        catalog = Catalog.open(place, trusted=manifest.is_trusted)
-        try:
-            return cls(place, manifest, catalog, open_vectors(place, manifest, prefer_gpu), model)
-        except BaseException:
-            catalog.close()
-            raise
+        catalog, store = _open_files(place, manifest, prefer_gpu)
+        return cls(place, manifest, catalog, store, model, prefer_gpu=prefer_gpu)
 
     def __len__(self) -> int:
         return len(self.catalog)
@@ -173,9 +172,8 @@ class Collection:
 
     def run(self, options: SearchOptions, model: Model | None = None, encode: Encode = encode) -> SearchResult:
         """Search with prepared options; see `search`. encode: encodes the query."""
-        search = self._search(model, encode)
         with self._lock.read():
-            return search.run(options)
+            return self._search(model, encode).run(options)
 
     @property
     def image_text(self) -> TextDatabase | None:
@@ -219,9 +217,8 @@ class Collection:
         options = [
             SearchOptions(text, k=k, min_relevance=min_relevance, duplicates=duplicates, lang=lang) for text in texts
         ]
-        search = self._search(model)
         with self._lock.read():
-            return search.together(options)
+            return self._search(model).together(options)
 
     def _search(self, model: Model | None = None, encode: Encode = encode) -> CollectionSearch:
         """Return a search with the given model, which must match the collection, by default the collection's own."""
@@ -288,6 +285,10 @@ class Collection:
 
     def timeline(self, where: str | None = None) -> Timeline:
         """Return all items, or those that match a filter, by time, newest first."""
+        with self._lock.read():
+            return self._by_time(where)
+
+    def _by_time(self, where: str | None) -> Timeline:
         version, known = self.catalog.version(), self._timeline
         if isinstance(self.store, RemoteStore) and self.store.refresh():
             known = None
@@ -297,8 +298,9 @@ class Collection:
 
     def browse(self, where: str | None = None, *, k: int = 10, start: int = 0) -> list[Item]:
         """Return up to k items by time, newest first, after skipping `start`; with a filter, only those that match."""
-        ids = [int(id) for id in self.timeline(where).ids[start : start + k]]
-        found = self.items(ids, where)
+        with self._lock.read():
+            ids = [int(id) for id in self._by_time(where).ids[start : start + k]]
+            found = self.items(ids, where)
         return [found[id] for id in ids if id in found]
 
     @property
@@ -350,13 +352,42 @@ class Collection:
         return len(self.catalog.items_to_refine(self.store))
 
     def refresh(self) -> bool:
-        """Load what was indexed since the collection was opened; False if nothing has changed."""
+        """Load what was indexed since the collection was opened; False if nothing has changed.
+
+        This includes a collection that was deleted and indexed again, whose items have other ids. If another model
+        indexed it, an error is raised.
+        """
         with self._lock.write():
             self._timeline = None
+            if not isinstance(self.at, Path):
+                return self.store.refresh()
+            manifest = self._current_manifest(self.at)
+            if self.catalog.is_replaced():
+                self._reopen(self.at, manifest)
+                return True
             has_changed = self.store.refresh()
-            if has_changed and isinstance(self.at, Path):
-                self.manifest = replace(self.manifest, fast=read_manifest(self.at).fast)
+            if has_changed:
+                self.manifest = replace(self.manifest, fast=self._current_manifest(self.at).fast)
             return has_changed
+
+    def _current_manifest(self, at: Path) -> Manifest:
+        """Read the manifest again; raises an error if it belongs to a different collection."""
+        manifest = read_manifest(at)
+        if not manifest.is_like(self.manifest):
+            raise CollectionError(
+                f"{at}: was replaced by a collection of {manifest.kind} of the model {manifest.model} "
+                f"({manifest.sha256[:12]}…)",
+                "Open it again.",
+            )
+        return manifest
+
+    def _reopen(self, at: Path, manifest: Manifest) -> None:
+        """Open all files again. Threads that are still reading the old catalog finish with it; it is then closed."""
+        catalog, store = _open_files(at, manifest, self._prefer_gpu)
+        if self._cancelled:
+            catalog.stop_when(self._cancelled)
+        self.store.close()
+        self.manifest, self.catalog, self.store, self._text = manifest, catalog, store, None
 
     def close(self) -> None:
         """Close the collection's files."""
@@ -371,3 +402,14 @@ class Collection:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _open_files(at: Path, manifest: Manifest, prefer_gpu: bool) -> tuple[Catalog, Store]:
+    """Open the catalog and the vectors of a collection for reading."""
+    with ExitStack() as opened:
+        catalog = opened.enter_context(closing(Catalog.open(at, trusted=manifest.is_trusted)))
+        store = opened.enter_context(closing(open_vectors(at, manifest, prefer_gpu)))
+        if catalog.is_replaced():
+            raise CollectionError(f"{at}: was replaced while it was being opened", "Open it again.")
+        opened.pop_all()
+    return catalog, store

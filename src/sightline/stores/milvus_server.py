@@ -73,11 +73,12 @@ class Server:
 
     def ask(self, call: Callable[["MilvusClient"], T]) -> T:
         """Make a call, retrying until it succeeds or `patience` runs out."""
+        errors = _theirs()
         give_up, wait = time.monotonic() + self.patience, _FIRST_WAIT
         while True:
             try:
                 return call(self._connected())
-            except _theirs() as error:
+            except errors as error:
                 if not _may_pass(error):
                     raise RefusedError(f"{self.address}: {_said(error)}") from error
                 if time.monotonic() + wait > give_up:
@@ -134,6 +135,7 @@ def _everything(
 
 def _theirs() -> tuple[type[Exception], ...]:
     """Return the exception types that pymilvus and grpc raise."""
+    client_package()
     import grpc
     from pymilvus.exceptions import MilvusException
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sightline.errors import StoreError
+from sightline.errors import StoreError, UnreachableServerError
 from sightline.packages import install_extra
 from sightline.stores.milvus_address import Address
 
@@ -98,7 +98,7 @@ class Server:
         return self._client
 
     def _away(self, error: Exception) -> StoreError:
-        return StoreError(
+        return UnreachableServerError(
             f"no Milvus server answers at {self.address.host}:{self.address.port}: {_said(error)}",
             "Start it, or check the address, the network and MILVUS_TOKEN. What was already written is safe.",
         )

@@ -1,6 +1,7 @@
 """Searching a collection: what is found, how it is notify, and what a search does not mind."""
 
 import dataclasses
+import io
 import json
 import re
 import shutil
@@ -47,6 +48,14 @@ def test_a_picture_finds_itself_first(collection: Collection, photos: Path) -> N
     assert (hit.width, hit.height) == (12, 9)
     scores = [hit.score for hit in result]
     assert scores == sorted(scores, reverse=True)
+
+
+def test_an_open_file_is_searched_for_like_its_path(collection: Collection, photos: Path) -> None:
+    path = photos / "beach" / "3.png"
+    expected = paths(collection.search(image=path, where="id > 0"))
+    with path.open("rb") as file:
+        for image in (file, file, io.BytesIO(path.read_bytes()), bytearray(path.read_bytes())):
+            assert paths(collection.search(image=image, where="id > 0")) == expected
 
 
 def test_the_json_is_the_published_contract(collection: Collection, photos: Path) -> None:

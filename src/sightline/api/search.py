@@ -188,7 +188,7 @@ def explain(
 ) -> Explanation:
     """Compare each word of a text with each part of an image; `explanations.heatmap.draw` draws the result.
 
-    image: a path, bytes, a PIL image or an array; or the id of an item of the collection `at`.
+    image: a path, bytes, a binary file, a PIL image or an array; or the id of an item of the collection `at`.
     model: as for `load`. By default the collection's model for an item, and the default model for an image.
     lang: the language of the text, such as `de`; by default it is recognised.
 
@@ -218,7 +218,7 @@ def explain_codes(
 
     Needs torch: `pip install 'sightline-search[train]'`.
 
-    image: a path, bytes, a PIL image or an array; or the id of an item of the collection `at`.
+    image: a path, bytes, a binary file, a PIL image or an array; or the id of an item of the collection `at`.
     model: a checkpoint with codes.
 
     >>> import sightline, tempfile

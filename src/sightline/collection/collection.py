@@ -129,7 +129,8 @@ class Collection:
     ) -> SearchResult:
         """Find the k items that best match a text, an image or both.
 
-        text, image: what to find. An image is a path, the bytes of a file, a PIL image or an array of uint8.
+        text, image: what to find. An image is a path, the bytes of a file, an open binary file, a PIL image or an array
+            of uint8.
         image_weight: if both are given, how much the image counts, 0 to 1.
         not_: descriptions of what results should not show; one or several.
         where: a filter, such as `taken >= '2023-06-01' and path like 'holiday/%'`.

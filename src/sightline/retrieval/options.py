@@ -56,6 +56,8 @@ class SearchOptions:
     lang: str | None = None
 
     def __post_init__(self) -> None:
+        if self.image is not None:
+            object.__setattr__(self, "image", image_source(self.image))  # once, because a file can change
         self._check_types()
         for name, least in _WHOLE.items():
             value = getattr(self, name)

@@ -79,6 +79,15 @@ def test_what_is_returned_has_a_type_to_name(tmp_path: Path, tiny_bundle: Path) 
         _ = sightline.Hits
 
 
+def test_a_collection_is_updated_with_the_model_that_indexed_it(tmp_path: Path, tiny_bundle: Path) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("a dog\n")
+    at = sightline.index(notes, at=tmp_path / "c", model=tiny_bundle).at
+    notes.write_text("a dog\na cat\n")
+    assert sightline.index(notes, at=at).new == 1
+    assert sightline.index(at=at).unchanged == 2
+
+
 def test_collections_and_results_say_what_they_are(tmp_path: Path, tiny_bundle: Path) -> None:
     notes = tmp_path / "notes.txt"
     notes.write_text("a dog\na cat\na red ball\na blue ball\n")

@@ -63,7 +63,7 @@ def index(
     folders: Sequence[str | Path] | str | Path = (),
     *,
     at: str | Path | None = None,
-    model: str | Path | Model = "default",
+    model: str | Path | Model | None = None,
     progress: Callable[[int, int], None] | None = None,
     wait: bool | float = True,
     notify: Callable[[str], None] | None = None,
@@ -81,7 +81,7 @@ def index(
         with `text` or `caption` and optionally `id`.
     at: the collection's folder; by default `.sightline` in the folder that is indexed. If other files are in the folder
         that you name, a new collection goes into `.sightline` inside it.
-    model: as for `load`.
+    model: as for `load`; by default the model that indexed the collection, and `default` for a new one.
     progress: called with the number of files done, and the number of files to read.
     wait: whether to wait if another process is indexing the same collection, or for how many seconds.
     notify: called with a message if indexing has to wait, or finds damage; by default, messages are logged.

@@ -107,6 +107,15 @@ def test_an_image_may_be_a_path_bytes_a_pil_image_or_an_array(tmp_path: Path, ti
         assert [match.word for match in found.words] == ["a", "red", "square"]
 
 
+def test_an_item_may_be_explained_by_a_numpy_integer(tmp_path: Path, tiny_bundle: Path) -> None:
+    Image.new("RGB", (40, 30), "red").save(tmp_path / "red.png")
+    sightline.index(tmp_path, model=tiny_bundle)
+    with sightline.open(tmp_path) as collection:
+        id = collection.timeline().ids[0]
+    scores = [str(sightline.explain("a red square", one, at=tmp_path)) for one in (id, int(id))]
+    assert scores[0] == scores[1]
+
+
 @pytest.mark.parametrize("wrong", [3.5, np.zeros((2, 2)), np.zeros((2, 2, 7), np.uint8), np.zeros((0, 3), np.uint8)])
 def test_what_is_no_image_is_refused(wrong: object, tiny_bundle: Path) -> None:
     with pytest.raises(sightline.MediaError, match=r"the image: is an? "):

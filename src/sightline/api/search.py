@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from sightline.errors import CollectionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    import numpy as np
 
     from sightline.bundle.model import Model
     from sightline.collection.collection import Collection
@@ -180,7 +182,7 @@ def search(
 
 def explain(
     text: str,
-    image: ImageLike | int,
+    image: ImageLike | int | np.integer[Any],
     *,
     at: str | Path | None = None,
     model: str | Path | Model | None = None,
@@ -198,13 +200,16 @@ def explain(
     >>> [match.word for match in found.words], found.words[0].grid.shape
     (['a', 'red', 'square'], (7, 7))
     """
+    import numpy as np
+
     from sightline.explanations.explain import explain_image, image_encoder, stored_image
     from sightline.media import image_source
     from sightline.retrieval.language import in_language
 
-    if not isinstance(image, int):
+    if not isinstance(image, int | np.integer):
         return explain_image(text, image_source(image), in_language(_opened(model or "default"), lang, text)[0])
     with open(at, model=model) as collection:
+        image = int(image)
         source = _source(collection, image)
         reader, _ = in_language(collection.model, lang, text)
         encoder = image_encoder(collection.store, image, collection.model)
@@ -212,7 +217,7 @@ def explain(
 
 
 def explain_codes(
-    text: str, image: ImageLike | int, *, at: str | Path | None = None, model: str | Path | Model
+    text: str, image: ImageLike | int | np.integer[Any], *, at: str | Path | None = None, model: str | Path | Model
 ) -> CodesExplained:
     """Show what each code of a checkpoint attends to in a text and in an image; `explanations.heatmap.draw` draws it.
 
@@ -230,14 +235,16 @@ def explain_codes(
     >>> found.to_words.shape
     (2, 3)
     """
+    import numpy as np
+
     from sightline.explanations.explain import explain_codes
     from sightline.media import image_source
 
     opened = _opened(model)
-    if not isinstance(image, int):
+    if not isinstance(image, int | np.integer):
         return explain_codes(text, image_source(image), opened)
     with open(at) as collection:
-        return explain_codes(text, _source(collection, image), opened)
+        return explain_codes(text, _source(collection, int(image)), opened)
 
 
 def _source(collection: Collection, id: int) -> ImageSource:

@@ -16,6 +16,7 @@ from sightline.collection.catalog.timeline import Timeline
 from sightline.collection.catalog.where import compile_where
 from sightline.collection.image_text.database import TextDatabase
 from sightline.collection.image_text.words import MarkedLine, marked, query_words, split_quotes
+from sightline.collection.item_ids import check_id, check_ids
 from sightline.collection.locate import model_for_collection, resolve_location
 from sightline.collection.locks import ReadWriteLock
 from sightline.collection.manifest import Manifest, check_model, read_manifest
@@ -194,7 +195,7 @@ class Collection:
 
     def text_in(self, id: int, query: str = "") -> list[MarkedLine]:
         """Return the lines of text in an image, with the words of a query marked; empty if no text was read."""
-        database, hash = self.image_text, self.catalog.hash_of(id)
+        database, hash = self.image_text, self.catalog.hash_of(check_id(id))
         if database is None or hash is None:
             return []
         words, quoted = split_quotes(query)
@@ -238,6 +239,7 @@ class Collection:
 
     def item(self, id: int) -> Item:
         """Return the item with this id; raises an error if it does not exist."""
+        id = check_id(id)
         found = self.items([id])
         if id not in found:
             raise CollectionError(f"{self.at}: no item has the id {id}", "It may have been deleted; search again.")
@@ -248,11 +250,11 @@ class Collection:
 
         where: a filter; of an item with several files, those that match come first.
         """
-        return self.catalog.items(ids, None if where is None else compile_where(where))
+        return self.catalog.items(check_ids(ids), None if where is None else compile_where(where))
 
     def stored_image(self, id: int) -> bytes | None:
         """Return the image that the store keeps of an item: a thumbnail or the file; None if there is none."""
-        return self.store.picture(id) if isinstance(self.store, RemoteStore) else None
+        return self.store.picture(check_id(id)) if isinstance(self.store, RemoteStore) else None
 
     def understand(
         self, text: str, *, literal: Sequence[str] = (), today: date | None = None, lang: str | None = None
@@ -318,6 +320,7 @@ class Collection:
 
         To filter by it: `album = 'NAME'`.
         """
+        ids = check_ids(ids)
         hashes = self.catalog.hashes_of(ids)
         self.albums.add(name, hashes.values())
         return [id for id in dict.fromkeys(ids) if id not in hashes]
@@ -327,6 +330,7 @@ class Collection:
 
         Files are not deleted.
         """
+        ids = check_ids(ids)
         hashes = self.catalog.hashes_of(ids)
         self.albums.remove(name, hashes.values())
         return [id for id in dict.fromkeys(ids) if id not in hashes]

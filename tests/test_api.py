@@ -116,6 +116,12 @@ def test_an_item_may_be_explained_by_a_numpy_integer(tmp_path: Path, tiny_bundle
     assert scores[0] == scores[1]
 
 
+@pytest.mark.parametrize("wrong", [None, 5, b"a dog"])
+def test_only_a_text_is_explained(wrong: object, tiny_bundle: Path) -> None:
+    with pytest.raises(sightline.QueryError, match="text must be a string, not"):
+        sightline.explain(wrong, Image.new("RGB", (9, 9)), model=tiny_bundle)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("wrong", [3.5, np.zeros((2, 2)), np.zeros((2, 2, 7), np.uint8), np.zeros((0, 3), np.uint8)])
 def test_what_is_no_image_is_refused(wrong: object, tiny_bundle: Path) -> None:
     with pytest.raises(sightline.MediaError, match=r"the image: is an? "):

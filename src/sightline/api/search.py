@@ -205,7 +205,9 @@ def explain(
     from sightline.explanations.explain import explain_image, image_encoder, stored_image
     from sightline.media import image_source
     from sightline.retrieval.language import in_language
+    from sightline.retrieval.query import check_readable
 
+    check_readable(text)
     if not isinstance(image, int | np.integer):
         return explain_image(text, image_source(image), in_language(_opened(model or "default"), lang, text)[0])
     with open(at, model=model) as collection:

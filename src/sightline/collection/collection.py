@@ -1,7 +1,7 @@
 """A collection of indexed items, opened for searching."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import date
@@ -23,15 +23,15 @@ from sightline.collection.manifest import Manifest, check_model, read_manifest
 from sightline.collection.query_text.phrases import Understood, understand
 from sightline.collection.search import CollectionSearch
 from sightline.collection.vectors import open_vectors
-from sightline.errors import CollectionError
+from sightline.errors import CollectionError, OptionError
 from sightline.fusion_names import FusionRule
 from sightline.media import ImageLike
 from sightline.retrieval.cascade import Cascade
 from sightline.retrieval.costs import Costs
 from sightline.retrieval.duplicates import Duplicates
 from sightline.retrieval.language import language_of
-from sightline.retrieval.options import SearchOptions
-from sightline.retrieval.query import Encode, ItemKind, encode
+from sightline.retrieval.options import SearchOptions, check_whole
+from sightline.retrieval.query import Encode, ItemKind, check_readable, encode
 from sightline.retrieval.results import SearchResult
 from sightline.stores.base import RemoteStore, Store
 
@@ -63,6 +63,7 @@ class Collection:
         self._timeline: tuple[int | None, Timeline] | None = None  # with the version of the catalog
         self._text: TextDatabase | None = None
         self._cancelled: Callable[[], bool] | None = None
+        self._is_open = True
         self._loading = threading.Lock()
         self._lock = ReadWriteLock()
 
@@ -92,7 +93,8 @@ class Collection:
         return len(self.catalog)
 
     def __repr__(self) -> str:
-        return f"Collection({str(self.at)!r}: {len(self):,} {self.kind}, model {self.manifest.model})"
+        about = f"{len(self):,} {self.kind}, model {self.manifest.model}" if self._is_open else "closed"
+        return f"Collection({str(self.at)!r}: {about})"
 
     @property
     def kind(self) -> ItemKind:
@@ -156,7 +158,7 @@ class Collection:
             text=text,
             image=image,
             image_weight=image_weight,
-            not_=(not_,) if isinstance(not_, str) else tuple(not_),
+            not_=not_,
             where=where,
             k=k,
             start=start,
@@ -216,6 +218,8 @@ class Collection:
         The texts are encoded in one batch. A bundle returns the same numbers as for single texts; a checkpoint
         pads the texts to the same length, so its numbers differ slightly.
         """
+        if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
+            raise OptionError("texts", f"must be several texts, not {texts!r}", "For one text, pass [text].")
         options = [
             SearchOptions(text, k=k, min_relevance=min_relevance, duplicates=duplicates, lang=lang) for text in texts
         ]
@@ -235,6 +239,8 @@ class Collection:
 
     def check_model(self, model: Model) -> None:
         """Raise an error if a model is not the one that indexed the collection."""
+        if isinstance(model, str | Path):
+            raise OptionError("model", f"must be an open model, not {str(model)!r}", "Pass it to `open` instead.")
         check_model(self.at, self.manifest, model)
 
     def item(self, id: int) -> Item:
@@ -262,9 +268,12 @@ class Collection:
         """Extract dates, file names, folders and albums from a query; search for the result's `words` with its `where`.
 
         literal: phrases to keep as words. today: the reference date for phrases such as "last summer".
-        lang: the language of the query, in which its words are then searched for; by default it is recognised. Phrases
-            that contain words, such as "last summer", are recognised only in English.
+        lang: the language of the query, in which its words are then searched for, one of `model.languages`; by default
+            it is recognised. Phrases that contain words, such as "last summer", are recognised only in English.
         """
+        check_readable(text)
+        if lang is not None:
+            self.model.for_language(lang)  # raises an error if the model does not read it
         words, quoted = split_quotes(text)
         if quoted:  # quoted parts are searched for as they are
             left = self.understand(words, literal=literal, today=today, lang=lang) if words else Understood("")
@@ -301,6 +310,8 @@ class Collection:
 
     def browse(self, where: str | None = None, *, k: int = 10, start: int = 0) -> list[Item]:
         """Return up to k items by time, newest first, after skipping `start`; with a filter, only those that match."""
+        check_whole("k", k, 0)
+        check_whole("start", start, 0)
         with self._lock.read():
             ids = [int(id) for id in self._by_time(where).ids[start : start + k]]
             found = self.items(ids, where)
@@ -397,6 +408,7 @@ class Collection:
     def close(self) -> None:
         """Close the collection's files."""
         with self._lock.write():
+            self._is_open = False
             self.store.close()
             self.catalog.close()
             if self._text is not None:

@@ -62,6 +62,17 @@ def test_every_error_is_importable_from_the_top() -> None:
         assert any(issubclass(kind, getattr(sightline, name)) for name in dir(sightline) if name.endswith("Error"))
 
 
+def test_an_interruption_is_importable_from_the_top_and_has_the_report(tmp_path: Path, tiny_bundle: Path) -> None:
+    Image.new("RGB", (40, 30), "red").save(tmp_path / "red.png")
+
+    def interrupt(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(sightline.IndexingInterrupted) as caught:
+        sightline.index(tmp_path, model=tiny_bundle, progress=interrupt)
+    assert isinstance(caught.value.report, sightline.Report)
+
+
 def test_what_is_returned_has_a_type_to_name(tmp_path: Path, tiny_bundle: Path) -> None:
     notes = tmp_path / "notes.txt"
     notes.write_text("a dog\na cat\na red ball\n")

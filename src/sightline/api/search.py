@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from sightline.errors import CollectionError
+from sightline.errors import CollectionError, OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -126,7 +127,7 @@ def index(
 def search(
     text: str | None = None,
     *,
-    at: str | Path | None = None,
+    at: str | Path | Sequence[str | Path] | None = None,
     model: str | Path | Model | None = None,
     image: ImageLike | None = None,
     image_weight: float = 0.5,
@@ -144,9 +145,10 @@ def search(
     duplicates: Literal["fold", "show"] = "fold",
     lang: str | None = None,
 ) -> SearchResult:
-    """Open a collection, search it once, and close it.
+    """Open a collection, or several, search once, and close.
 
-    at, model: as for `open`. For the options see `Collection.search`. To search more than once, `open` a collection.
+    at, model: as for `open`; a list of several is searched as one collection, if the same model indexed all of them.
+    For the options see `Collection.search`. To search more than once, `open` a collection.
 
     >>> import sightline, tempfile
     >>> from PIL import Image
@@ -159,25 +161,36 @@ def search(
     >>> sightline.search(image=Image.new("RGB", (50, 50), "red"), at=folder)[0].path
     'red.png'
     """
-    with open(at, model=model) as collection:
-        return collection.search(
-            text,
-            image=image,
-            image_weight=image_weight,
-            not_=not_,
-            where=where,
-            k=k,
-            start=start,
-            late=late,
-            late_fragments=late_fragments,
-            rerank=rerank,
-            fusion=fusion,
-            weight=weight,
-            min_relevance=min_relevance,
-            budget_ms=budget_ms,
-            duplicates=duplicates,
-            lang=lang,
-        )
+    from sightline.collection.group import check_group, search_group
+    from sightline.collection.locate import resolve_location
+    from sightline.retrieval.options import SearchOptions
+
+    options = SearchOptions(
+        text=text,
+        image=image,
+        image_weight=image_weight,
+        not_=not_,
+        where=where,
+        k=k,
+        start=start,
+        late=late,
+        late_fragments=late_fragments,
+        rerank=rerank,
+        fusion=fusion,
+        weight=weight,
+        min_relevance=min_relevance,
+        budget_ms=budget_ms,
+        duplicates=duplicates,
+        lang=lang,
+    )
+    several = [at] if at is None or isinstance(at, str | Path) else at
+    if not several:
+        raise OptionError("at", "names no collection", "Leave it out to search the nearest one.")
+    with ExitStack() as opened:
+        places = dict.fromkeys(resolve_location(place) for place in several)
+        collections = [opened.enter_context(open(place, model=model)) for place in places]
+        check_group(collections)
+        return search_group(collections, options).flat()
 
 
 def explain(

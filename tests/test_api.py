@@ -125,6 +125,8 @@ def test_an_item_may_be_explained_by_a_numpy_integer(tmp_path: Path, tiny_bundle
         id = collection.timeline().ids[0]
     scores = [str(sightline.explain("a red square", one, at=tmp_path)) for one in (id, int(id))]
     assert scores[0] == scores[1]
+    with pytest.raises(sightline.OptionError, match="id must be a whole number, not True"):
+        sightline.explain("a red square", True, at=tmp_path)
 
 
 @pytest.mark.parametrize("wrong", [None, 5, b"a dog"])

@@ -215,6 +215,7 @@ def explain(
     """
     import numpy as np
 
+    from sightline.collection.item_ids import check_id
     from sightline.explanations.explain import explain_image, image_encoder, stored_image
     from sightline.media import image_source
     from sightline.retrieval.language import in_language
@@ -224,7 +225,7 @@ def explain(
     if not isinstance(image, int | np.integer):
         return explain_image(text, image_source(image), in_language(_opened(model or "default"), lang, text)[0])
     with open(at, model=model) as collection:
-        image = int(image)
+        image = check_id(image)
         source = _source(collection, image)
         reader, _ = in_language(collection.model, lang, text)
         encoder = image_encoder(collection.store, image, collection.model)
@@ -252,6 +253,7 @@ def explain_codes(
     """
     import numpy as np
 
+    from sightline.collection.item_ids import check_id
     from sightline.explanations.explain import explain_codes
     from sightline.media import image_source
 
@@ -259,7 +261,7 @@ def explain_codes(
     if not isinstance(image, int | np.integer):
         return explain_codes(text, image_source(image), opened)
     with open(at) as collection:
-        return explain_codes(text, _source(collection, int(image)), opened)
+        return explain_codes(text, _source(collection, check_id(image)), opened)
 
 
 def _source(collection: Collection, id: int) -> ImageSource:

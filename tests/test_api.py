@@ -62,6 +62,17 @@ def test_every_error_is_importable_from_the_top() -> None:
         assert any(issubclass(kind, getattr(sightline, name)) for name in dir(sightline) if name.endswith("Error"))
 
 
+def test_an_interruption_is_importable_from_the_top_and_has_the_report(tmp_path: Path, tiny_bundle: Path) -> None:
+    Image.new("RGB", (40, 30), "red").save(tmp_path / "red.png")
+
+    def interrupt(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(sightline.IndexingInterrupted) as caught:
+        sightline.index(tmp_path, model=tiny_bundle, progress=interrupt)
+    assert isinstance(caught.value.report, sightline.Report)
+
+
 def test_what_is_returned_has_a_type_to_name(tmp_path: Path, tiny_bundle: Path) -> None:
     notes = tmp_path / "notes.txt"
     notes.write_text("a dog\na cat\na red ball\n")
@@ -77,6 +88,15 @@ def test_what_is_returned_has_a_type_to_name(tmp_path: Path, tiny_bundle: Path) 
     assert {type(item) for item in items} == {sightline.Item}
     with pytest.raises(AttributeError, match="has no attribute 'Hits'"):
         _ = sightline.Hits
+
+
+def test_a_collection_is_updated_with_the_model_that_indexed_it(tmp_path: Path, tiny_bundle: Path) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("a dog\n")
+    at = sightline.index(notes, at=tmp_path / "c", model=tiny_bundle).at
+    notes.write_text("a dog\na cat\n")
+    assert sightline.index(notes, at=at).new == 1
+    assert sightline.index(at=at).unchanged == 2
 
 
 def test_collections_and_results_say_what_they_are(tmp_path: Path, tiny_bundle: Path) -> None:
@@ -96,6 +116,23 @@ def test_an_image_may_be_a_path_bytes_a_pil_image_or_an_array(tmp_path: Path, ti
     for image in (path, str(path), path.read_bytes(), drawn, np.asarray(drawn)):
         found = sightline.explain("a red square", image, model=tiny_bundle)
         assert [match.word for match in found.words] == ["a", "red", "square"]
+
+
+def test_an_item_may_be_explained_by_a_numpy_integer(tmp_path: Path, tiny_bundle: Path) -> None:
+    Image.new("RGB", (40, 30), "red").save(tmp_path / "red.png")
+    sightline.index(tmp_path, model=tiny_bundle)
+    with sightline.open(tmp_path) as collection:
+        id = collection.timeline().ids[0]
+    scores = [str(sightline.explain("a red square", one, at=tmp_path)) for one in (id, int(id))]
+    assert scores[0] == scores[1]
+    with pytest.raises(sightline.OptionError, match="id must be a whole number, not True"):
+        sightline.explain("a red square", True, at=tmp_path)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, b"a dog"])
+def test_only_a_text_is_explained(wrong: object, tiny_bundle: Path) -> None:
+    with pytest.raises(sightline.QueryError, match="text must be a string, not"):
+        sightline.explain(wrong, Image.new("RGB", (9, 9)), model=tiny_bundle)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("wrong", [3.5, np.zeros((2, 2)), np.zeros((2, 2, 7), np.uint8), np.zeros((0, 3), np.uint8)])

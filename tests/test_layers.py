@@ -14,7 +14,7 @@ import sightline
 ROOT = Path(sightline.__file__).parent
 
 LAYERS: list[set[str]] = [
-    {"errors", "arrays", "packages"},
+    {"errors", "arrays", "packages", "unicode_text"},
     {"device", "fusion_names", "files", "languages", "parallel", "plugins", "close_names", "commit"},
     {"cache", "settings"},
     {"media"},

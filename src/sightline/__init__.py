@@ -9,7 +9,7 @@
     train, export  train a model, and turn it into a bundle that searches without torch
 
 The types of what they return are `Collection`, `SearchResult`, `Hit`, `Item`, `Report` and `Model`. Every error that
-Sightline raises on purpose is a `SightlineError`.
+Sightline raises on purpose is a `SightlineError`, except `IndexingInterrupted`, which is a `KeyboardInterrupt`.
 """
 
 import os
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sightline.bundle.model import Model
     from sightline.collection.catalog.files import Item
     from sightline.collection.collection import Collection
-    from sightline.collection.indexing.report import Report
+    from sightline.collection.indexing.report import IndexingInterrupted, Report
     from sightline.retrieval.results import Hit, SearchResult
 
 __version__ = "0.1.0"
@@ -50,6 +50,7 @@ __all__ = [
     "DataError",
     "EvaluationError",
     "Hit",
+    "IndexingInterrupted",
     "Item",
     "MediaError",
     "Model",
@@ -77,6 +78,7 @@ __all__ = [
 _MODULE_OF = {
     "Collection": "collection.collection",
     "Hit": "retrieval.results",
+    "IndexingInterrupted": "collection.indexing.report",
     "Item": "collection.catalog.files",
     "Model": "bundle.model",
     "Report": "collection.indexing.report",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from sightline import __version__
 from sightline.errors import CollectionError, SightlineError
 from sightline.packages import install_command, install_extra, pip
+from sightline.unicode_text import as_unicode
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -49,7 +50,12 @@ class Finding:
 
     def to_json(self) -> dict[str, str]:
         """Return the finding as `sightline doctor --json` prints it."""
-        return {"subject": self.subject, "state": self.state, "says": self.says, "way_out": self.way_out}
+        return {
+            "subject": self.subject,
+            "state": self.state,
+            "says": as_unicode(self.says),
+            "way_out": as_unicode(self.way_out),
+        }
 
 
 def examine(at: str | Path | None = None) -> Iterator[Finding]:

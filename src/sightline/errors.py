@@ -72,6 +72,10 @@ class DamagedStoreError(StoreError):
         super().__init__(what, way_out)
 
 
+class UnreachableServerError(StoreError):
+    """A server that does not answer, or is not ready."""
+
+
 class QueryError(SightlineError):
     """A query that cannot be answered: empty, contradictory, or with an invalid filter."""
 

@@ -10,6 +10,8 @@ import stat
 import threading
 from pathlib import Path
 
+from sightline.errors import SightlineError
+
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _DRAFT = re.compile(r"\.\d+-\d+\.new$")
 
@@ -49,6 +51,18 @@ def check_regular(path: Path) -> None:
 
 def _irregular(path: Path) -> OSError:
     return OSError(errno.EINVAL, "a link or a special file, which is not followed", str(path))
+
+
+def check_writable(path: Path | None) -> None:
+    """Check that a result file can be written before starting the work."""
+    if path is None:
+        return
+    if not path.absolute().parent.is_dir():
+        raise SightlineError(f"{path}: its folder does not exist", f"mkdir -p {path.parent}")
+    if path.is_dir():
+        raise SightlineError(f"{path}: is a folder, not a file", "Specify a file name.")
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        raise SightlineError(f"{path}: you do not have permission to write to it", "Choose another location.")
 
 
 def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o666, sync: bool = True) -> None:

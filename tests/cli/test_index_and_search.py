@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+import sightline
 from collection.made_up import picture, put
 from sightline import cli
 from sightline.cli.formatting import hit_lines, nothing_found, printable
@@ -94,6 +95,41 @@ def test_paths_are_exact_to_the_byte(photos: Path, option: tuple[str, ...], end:
     expected = {os.fsencode(path) + end for path in photos.rglob("*.png")}
     assert len(done.stdout_bytes) == sum(map(len, expected))
     assert all(path in done.stdout_bytes for path in expected)
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="names are always UTF-8")
+def test_json_is_valid_unicode_whatever_files_and_folders_are_called(tmp_path: Path, tiny_bundle: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"d\xe9j\xe0")
+    photo = put(folder / os.fsdecode(b"r\xf6t.png"), picture(1))
+    put(folder / os.fsdecode(b"r\xf6t copy.png"), picture(1))
+    (folder / os.fsdecode(b"k\xe4putt.jpg")).write_bytes(b"")
+    data = folder / "data.jsonl"
+    result = tmp_path / "result.json"
+    sightline.index(folder, model=tiny_bundle)
+    put(folder / "plain.png", picture(2))
+    (folder / "broken.png").write_bytes(b"")
+    images = [{"image": f"{name}.png", "captions": [name], "label": name} for name in ("plain", "broken")]
+    data.write_text("\n".join(map(json.dumps, images)))
+    commands = {
+        "search": ("search", "a red dog", "--at", folder, "--json"),
+        "by image": ("search", "--image", photo, "--at", folder, "--json"),
+        "list": ("search", "--where", "width > 1", "--at", folder, "--json"),
+        "status": ("status", "--at", folder, "--json"),
+        "doctor": ("doctor", "--at", folder, "--json"),
+        "explain": ("explain", "dog", photo, "--model", tiny_bundle, "--json"),
+        "eval": ("eval", tiny_bundle, data, "--json", result),
+        "names": ("eval", tiny_bundle, data, "--names", "--json", result),
+    }
+    for name, command in commands.items():
+        done = run(*command)
+        assert done.exit_code == 0 or name == "doctor", (name, done.output, done.exception)
+        found = json.loads(result.read_bytes() if command[0] == "eval" else done.stdout_bytes)
+        json.dumps(found, ensure_ascii=False).encode()  # raises an error for lone surrogates
+        assert name == "explain" or "d\ufffdj\ufffd" in str(found), (name, found)
+    with sightline.open(folder) as collection:
+        hit = collection.search("a red dog")[0]
+    assert hit.root == folder
+    assert hit.to_json()["copies"] == [os.fsencode(path).decode("utf-8", "replace") for path in hit.copies]
 
 
 def test_stages_filters_and_limits_reach_the_search(photos: Path) -> None:

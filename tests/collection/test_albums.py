@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -163,3 +164,37 @@ def test_ids_that_no_item_has_are_returned_by_changes_to_an_album(photos: Path) 
         assert collection.remove_from_album("Trip", [999, id]) == [999]
         assert collection.remove_from_album("Trip", []) == []
     assert names(photos, "album = 'Trip'") == {"1.png", "2.png"}
+
+
+@pytest.mark.parametrize("ids", ["12", b"12", ["1"], [1.0], [None], [True], 1])
+def test_only_whole_numbers_are_ids(photos: Path, ids: Any) -> None:
+    with sightline.open(photos) as collection:
+        before = collection.albums.all()
+        for change in (collection.add_to_album, collection.remove_from_album):
+            with pytest.raises(QueryError, match=r"^ids must be several whole numbers, not"):
+                change("Trip", ids)
+        with pytest.raises(QueryError, match=r"^ids must be several whole numbers, not"):
+            collection.items(ids)
+        assert collection.albums.all() == before
+
+
+def test_ids_may_be_numpy_integers(photos: Path) -> None:
+    with sightline.open(photos) as collection:
+        ids = collection.timeline().ids
+        assert collection.add_to_album("All", ids) == []
+        assert len(collection.items(ids)) == 4
+        assert collection.item(ids[0]) == collection.item(int(ids[0]))
+        assert collection.text_in(ids[0]) == []
+
+
+@pytest.mark.parametrize("id", ["1", None, 2.0])
+def test_an_item_is_found_only_by_a_whole_number(photos: Path, id: Any) -> None:
+    with sightline.open(photos) as collection:
+        for find in (collection.item, collection.text_in):
+            with pytest.raises(QueryError, match=r"^id must be a whole number, not"):
+                find(id)
+
+
+def test_an_id_that_is_too_large_for_any_item_is_refused(photos: Path) -> None:
+    with sightline.open(photos) as collection, pytest.raises(QueryError, match=r"id must be less than 2\*\*63"):
+        collection.item(2**64)

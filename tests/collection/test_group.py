@@ -15,7 +15,7 @@ from sightline.arrays import Float32Array
 from sightline.bundle import Bundle
 from sightline.collection.group import check_group, search_group
 from sightline.demo import PICTURES
-from sightline.errors import CollectionError
+from sightline.errors import CollectionError, OptionError
 from sightline.retrieval.costs import Costs
 from sightline.retrieval.options import SearchOptions
 from sightline.server.limits import Limits
@@ -50,6 +50,16 @@ def test_two_collections_answer_like_one_with_all_of_it(
         found, wanted = search_group([one, other], asked).flat(), both.run(asked)
     assert [(hit.path, hit.stage, hit.rank) for hit in found] == [(hit.path, hit.stage, hit.rank) for hit in wanted]
     assert [hit.score for hit in found] == pytest.approx([hit.score for hit in wanted], abs=1e-4)
+
+
+def test_python_searches_several_collections_by_their_folders(folders: tuple[Path, Path, Path]) -> None:
+    one, other, both = folders
+    found = sightline.search("a small dog on the grass", at=[one, str(other), one], duplicates="show", rerank=3)
+    wanted = sightline.search("a small dog on the grass", at=both, duplicates="show", rerank=3)
+    assert [hit.path for hit in found] == [hit.path for hit in wanted]
+    assert {hit.root for hit in found} == {one, other}
+    with pytest.raises(OptionError, match="at names no collection"):
+        sightline.search("a small dog on the grass", at=[])
 
 
 @pytest.mark.parametrize("options", [{"rerank": 0}, {"rerank": 1}, {"rerank": 2}, {"late": 2, "rerank": 0}])

@@ -145,6 +145,13 @@ def test_phrases_are_read_in_english_only(collection: Collection) -> None:
     assert collection.understand("2023-08-01").lang is None
 
 
+@pytest.mark.parametrize("text", ["ein Hund", "ein Hund 2023-08-01", '"Hund"'])
+def test_a_language_that_the_model_does_not_read_is_refused(collection: Collection, text: str) -> None:
+    with pytest.raises(OptionError, match="lang cannot be 'xx': tiny reads en, de"):
+        collection.understand(text, lang="xx")
+    assert collection.understand(text, lang="de").lang in ("de", None)
+
+
 def test_an_image_alone_has_no_language(collection: Collection) -> None:
     assert collection.search(image=Image.new("RGB", (9, 9), "red")).lang is None
 

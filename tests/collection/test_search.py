@@ -1,6 +1,7 @@
 """Searching a collection: what is found, how it is notify, and what a search does not mind."""
 
 import dataclasses
+import io
 import json
 import re
 import shutil
@@ -47,6 +48,14 @@ def test_a_picture_finds_itself_first(collection: Collection, photos: Path) -> N
     assert (hit.width, hit.height) == (12, 9)
     scores = [hit.score for hit in result]
     assert scores == sorted(scores, reverse=True)
+
+
+def test_an_open_file_is_searched_for_like_its_path(collection: Collection, photos: Path) -> None:
+    path = photos / "beach" / "3.png"
+    expected = paths(collection.search(image=path, where="id > 0"))
+    with path.open("rb") as file:
+        for image in (file, file, io.BytesIO(path.read_bytes()), bytearray(path.read_bytes())):
+            assert paths(collection.search(image=image, where="id > 0")) == expected
 
 
 def test_the_json_is_the_published_contract(collection: Collection, photos: Path) -> None:
@@ -473,7 +482,10 @@ def test_recalls_on_photos_are_those_of_an_evaluation(
     check_recalls(Bundle.open(tiny_bundle), tmp_path / "photos", records, tolerance=0.61, **stages)
 
 
-@pytest.mark.parametrize("options", [{"k": 10**30}, {"k": 10**12}, {"rerank": 10**12}, {"late": 10**12}])
+@pytest.mark.parametrize(
+    "options",
+    [{"k": 10**30}, {"k": 10**12}, {"rerank": 10**12}, {"late": 10**12}, {"late": 9, "late_fragments": 10**30}],
+)
 def test_more_results_than_there_are_items_cost_nothing(indexed: Path, options: dict[str, int]) -> None:
     with Collection.open(indexed) as collection:
         assert paths(collection.search("a dog", **options)) == paths(collection.search("a dog", k=len(collection)))
@@ -489,6 +501,8 @@ def test_more_results_than_there_are_items_cost_nothing(indexed: Path, options: 
         ({"text": b"a dog"}, "text must be a string, not b'a dog'"),
         ({"where": 5}, "where must be a string, not 5"),
         ({"not_": ["snow", 5]}, "not_ must be a string or several, not 5"),
+        ({"not_": 5}, "not_ must be a string or several, not 5"),
+        ({"not_": None}, "not_ must be a string or several, not None"),
         ({"k": "5"}, "k must be a whole number, not '5'"),
         ({"k": 2.5}, "k must be a whole number, not 2.5"),
         ({"k": None}, "k must be a whole number, not None"),
@@ -497,6 +511,8 @@ def test_more_results_than_there_are_items_cost_nothing(indexed: Path, options: 
         ({"min_relevance": "high"}, "min_relevance must be a number, not 'high'"),
         ({"weight": "x"}, "weight must be a number, not 'x'"),
         ({"budget_ms": "x"}, "budget_ms must be a number, not 'x'"),
+        ({"weight": 10**400}, "weight is too large"),
+        ({"min_relevance": 10**400}, "min_relevance is too large"),
     ],
 )
 def test_values_of_the_wrong_type_are_named(collection: Collection, options: dict[str, Any], says: str) -> None:
@@ -512,9 +528,53 @@ def test_a_closed_collection_says_so(collection: Collection) -> None:
             call()
 
 
-def test_one_text_is_not_taken_for_several(tiny_bundle: Path) -> None:
+def test_a_closed_collection_can_be_shown(collection: Collection, photos: Path) -> None:
+    collection.close()
+    assert repr(collection) == f"Collection({str(photos / '.sightline')!r}: closed)"
+
+
+def test_one_text_is_not_taken_for_several(tiny_bundle: Path, collection: Collection) -> None:
     with pytest.raises(ModelError, match="'a dog' is one text, not a list of texts"):
         sightline.load(tiny_bundle).encode_texts("a dog")
+    for wrong in ("a dog", b"a dog", 5, None):
+        with pytest.raises(OptionError, match=re.escape(f"texts must be several texts, not {wrong!r}")):
+            collection.search_together(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"k": -1}, "k must be at least 0, not -1"),
+        ({"start": -5}, "start must be at least 0, not -5"),
+        ({"k": "5"}, "k must be a whole number, not '5'"),
+    ],
+)
+def test_a_number_of_items_to_browse_makes_sense(collection: Collection, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(OptionError, match=says):
+        collection.browse(**options)
+    assert collection.browse(k=0) == collection.browse(start=6) == []
+    assert len(collection.browse(k=np.int64(2))) == 2
+
+
+def test_a_search_takes_an_open_model_not_its_name(collection: Collection, calibrated: Path) -> None:
+    for name in (calibrated, str(calibrated)):
+        with pytest.raises(OptionError, match="model must be an open model, not "):
+            collection.search("a dog", model=name)  # type: ignore[arg-type]
+        with pytest.raises(OptionError, match="model must be an open model, not "):
+            collection.search_together(["a dog"], model=name)  # type: ignore[arg-type]
+
+
+def test_a_filter_and_a_text_are_strings(collection: Collection) -> None:
+    for call in (collection.browse, collection.timeline, lambda where: collection.items([1], where)):
+        with pytest.raises(OptionError, match="where must be a string, not 5"):
+            call(5)
+    with pytest.raises(OptionError, match="text must be a string, not 5"):
+        collection.understand(5)  # type: ignore[arg-type]
+
+
+def test_a_name_with_a_null_byte_is_no_collection() -> None:
+    with pytest.raises(CollectionError, match="has a null byte"):
+        sightline.open("photos\0")
 
 
 def test_what_is_not_a_text_is_named(tiny_bundle: Path) -> None:

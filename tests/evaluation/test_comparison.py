@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import sightline
 from evaluation.made_up import COUNTS, IMAGE_OF, MadeUp, record
 from sightline.cli import app
 from sightline.cli.comparison_page import write_page
 from sightline.datasets import Record
 from sightline.demo.shapes import shapes, write
-from sightline.errors import EvaluationError
+from sightline.errors import EvaluationError, SightlineError
 from sightline.evaluation import Evaluation, evaluate
 from sightline.evaluation.comparison import Comparison
 from sightline.evaluation.rank_files import ranked_queries, write_ranks
@@ -97,6 +98,15 @@ def test_a_csv_has_the_rank_of_every_query(tmp_path: Path) -> None:
     assert rows[1]["text"] == "1 of <1>"
     with pytest.raises(EvaluationError, match="unknown file format for ranks"):
         write_ranks(found, tmp_path / "ranks.txt")
+
+
+@pytest.mark.parametrize("name", ["no/ranks.csv", "no/out.run", "folder.csv", "taken.run"])
+def test_where_ranks_cannot_be_written_nothing_is_evaluated(name: str, tmp_path: Path) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "taken.image_to_text.qrels").mkdir()
+    useless = MadeUp(np.zeros((0, 0), np.float32), np.zeros((0, 0), np.float32))  # encoding would fail
+    with pytest.raises(SightlineError, match=r"its folder does not exist|is a folder, not a file"):
+        sightline.evaluate(useless, RECORDS, ranks=tmp_path / name)
 
 
 def test_every_row_of_a_csv_has_all_columns(tmp_path: Path) -> None:

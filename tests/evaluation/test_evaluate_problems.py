@@ -42,7 +42,7 @@ def test_a_name_that_is_no_text_can_be_written_as_json() -> None:
     photos = [record(0, ["0"]), record(1, ["1"])]
     broken = Record("2", ImageBytes("caf\udce9.png", b""), {"en": ("2",)})
     named = evaluate(MadeUp(texts=np.eye(3), images=np.eye(3)), [*photos, broken]).to_json()["unreadable"]
-    assert named == [{"image": "caf?.png", "reason": named[0]["reason"]}]
+    assert named == [{"image": "caf\ufffd.png", "reason": named[0]["reason"]}]
     json.dumps(named, ensure_ascii=False).encode("utf-8")
 
 

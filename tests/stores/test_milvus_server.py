@@ -9,6 +9,8 @@ import pytest
 from sightline.errors import StoreError
 from sightline.packages import install_extra
 from sightline.stores import milvus_server
+from sightline.stores.base import Shape
+from sightline.stores.milvus import MilvusStore
 from sightline.stores.milvus_address import Address
 from sightline.stores.milvus_server import Server
 
@@ -84,4 +86,13 @@ def test_a_missing_package_is_named_with_the_way_to_get_it(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "pymilvus", None)
     with pytest.raises(StoreError, match="needs a package") as caught:
         milvus_server.client_package()
+    assert caught.value.way_out == install_extra("scale")
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_a_store_cannot_be_opened_without_the_packages(monkeypatch: pytest.MonkeyPatch, write: bool) -> None:
+    for name in ("pymilvus", "pymilvus.exceptions", "grpc"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(StoreError, match="Milvus needs a package") as caught:
+        MilvusStore.open(HERE, Shape(4), write=write)
     assert caught.value.way_out == install_extra("scale")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from sightline.errors import CollectionError
+from sightline.errors import CollectionError, OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    import numpy as np
 
     from sightline.bundle.model import Model
     from sightline.collection.collection import Collection
@@ -63,7 +66,7 @@ def index(
     folders: Sequence[str | Path] | str | Path = (),
     *,
     at: str | Path | None = None,
-    model: str | Path | Model = "default",
+    model: str | Path | Model | None = None,
     progress: Callable[[int, int], None] | None = None,
     wait: bool | float = True,
     notify: Callable[[str], None] | None = None,
@@ -81,7 +84,7 @@ def index(
         with `text` or `caption` and optionally `id`.
     at: the collection's folder; by default `.sightline` in the folder that is indexed. If other files are in the folder
         that you name, a new collection goes into `.sightline` inside it.
-    model: as for `load`.
+    model: as for `load`; by default the model that indexed the collection, and `default` for a new one.
     progress: called with the number of files done, and the number of files to read.
     wait: whether to wait if another process is indexing the same collection, or for how many seconds.
     notify: called with a message if indexing has to wait, or finds damage; by default, messages are logged.
@@ -124,7 +127,7 @@ def index(
 def search(
     text: str | None = None,
     *,
-    at: str | Path | None = None,
+    at: str | Path | Sequence[str | Path] | None = None,
     model: str | Path | Model | None = None,
     image: ImageLike | None = None,
     image_weight: float = 0.5,
@@ -142,9 +145,10 @@ def search(
     duplicates: Literal["fold", "show"] = "fold",
     lang: str | None = None,
 ) -> SearchResult:
-    """Open a collection, search it once, and close it.
+    """Open a collection, or several, search once, and close.
 
-    at, model: as for `open`. For the options see `Collection.search`. To search more than once, `open` a collection.
+    at, model: as for `open`; a list of several is searched as one collection, if the same model indexed all of them.
+    For the options see `Collection.search`. To search more than once, `open` a collection.
 
     >>> import sightline, tempfile
     >>> from PIL import Image
@@ -157,30 +161,41 @@ def search(
     >>> sightline.search(image=Image.new("RGB", (50, 50), "red"), at=folder)[0].path
     'red.png'
     """
-    with open(at, model=model) as collection:
-        return collection.search(
-            text,
-            image=image,
-            image_weight=image_weight,
-            not_=not_,
-            where=where,
-            k=k,
-            start=start,
-            late=late,
-            late_fragments=late_fragments,
-            rerank=rerank,
-            fusion=fusion,
-            weight=weight,
-            min_relevance=min_relevance,
-            budget_ms=budget_ms,
-            duplicates=duplicates,
-            lang=lang,
-        )
+    from sightline.collection.group import check_group, search_group
+    from sightline.collection.locate import resolve_location
+    from sightline.retrieval.options import SearchOptions
+
+    options = SearchOptions(
+        text=text,
+        image=image,
+        image_weight=image_weight,
+        not_=not_,
+        where=where,
+        k=k,
+        start=start,
+        late=late,
+        late_fragments=late_fragments,
+        rerank=rerank,
+        fusion=fusion,
+        weight=weight,
+        min_relevance=min_relevance,
+        budget_ms=budget_ms,
+        duplicates=duplicates,
+        lang=lang,
+    )
+    several = [at] if at is None or isinstance(at, str | Path) else at
+    if not several:
+        raise OptionError("at", "names no collection", "Leave it out to search the nearest one.")
+    with ExitStack() as opened:
+        places = dict.fromkeys(resolve_location(place) for place in several)
+        collections = [opened.enter_context(open(place, model=model)) for place in places]
+        check_group(collections)
+        return search_group(collections, options).flat()
 
 
 def explain(
     text: str,
-    image: ImageLike | int,
+    image: ImageLike | int | np.integer[Any],
     *,
     at: str | Path | None = None,
     model: str | Path | Model | None = None,
@@ -188,7 +203,7 @@ def explain(
 ) -> Explanation:
     """Compare each word of a text with each part of an image; `explanations.heatmap.draw` draws the result.
 
-    image: a path, bytes, a PIL image or an array; or the id of an item of the collection `at`.
+    image: a path, bytes, a binary file, a PIL image or an array; or the id of an item of the collection `at`.
     model: as for `load`. By default the collection's model for an item, and the default model for an image.
     lang: the language of the text, such as `de`; by default it is recognised.
 
@@ -198,13 +213,19 @@ def explain(
     >>> [match.word for match in found.words], found.words[0].grid.shape
     (['a', 'red', 'square'], (7, 7))
     """
+    import numpy as np
+
+    from sightline.collection.item_ids import check_id
     from sightline.explanations.explain import explain_image, image_encoder, stored_image
     from sightline.media import image_source
     from sightline.retrieval.language import in_language
+    from sightline.retrieval.query import check_readable
 
-    if not isinstance(image, int):
+    check_readable(text)
+    if not isinstance(image, int | np.integer):
         return explain_image(text, image_source(image), in_language(_opened(model or "default"), lang, text)[0])
     with open(at, model=model) as collection:
+        image = check_id(image)
         source = _source(collection, image)
         reader, _ = in_language(collection.model, lang, text)
         encoder = image_encoder(collection.store, image, collection.model)
@@ -212,13 +233,13 @@ def explain(
 
 
 def explain_codes(
-    text: str, image: ImageLike | int, *, at: str | Path | None = None, model: str | Path | Model
+    text: str, image: ImageLike | int | np.integer[Any], *, at: str | Path | None = None, model: str | Path | Model
 ) -> CodesExplained:
     """Show what each code of a checkpoint attends to in a text and in an image; `explanations.heatmap.draw` draws it.
 
     Needs torch: `pip install 'sightline-search[train]'`.
 
-    image: a path, bytes, a PIL image or an array; or the id of an item of the collection `at`.
+    image: a path, bytes, a binary file, a PIL image or an array; or the id of an item of the collection `at`.
     model: a checkpoint with codes.
 
     >>> import sightline, tempfile
@@ -230,14 +251,17 @@ def explain_codes(
     >>> found.to_words.shape
     (2, 3)
     """
+    import numpy as np
+
+    from sightline.collection.item_ids import check_id
     from sightline.explanations.explain import explain_codes
     from sightline.media import image_source
 
     opened = _opened(model)
-    if not isinstance(image, int):
+    if not isinstance(image, int | np.integer):
         return explain_codes(text, image_source(image), opened)
     with open(at) as collection:
-        return explain_codes(text, _source(collection, image), opened)
+        return explain_codes(text, _source(collection, check_id(image)), opened)
 
 
 def _source(collection: Collection, id: int) -> ImageSource:

@@ -75,7 +75,7 @@ def remove(
         what = "the whole collection, with its albums," if everything else ", ".join(paths or ())
         typer.confirm(f"Remove {what} from {found}? Your files stay.", abort=True)
     if everything:
-        tell(f"Deleted the collection {delete_collection(at)}")
+        tell(f"Deleted the collection {delete_collection(at, notify=tell)}")
         return
     count = remove(paths or [], at, model=model, notify=tell)
     tell(f"Removed {count:,} file{'' if count == 1 else 's'} from {found}")

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from sightline.cli.console import check_writable, named_options, print_table, tell_skipped, tell_unreadable
+from sightline.cli.console import named_options, print_table, tell_skipped, tell_unreadable
 from sightline.cli.options import MODELS, Imports
+from sightline.files import check_writable
 from sightline.fusion_names import FusionRule
 
 

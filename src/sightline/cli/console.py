@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from click import Option, get_current_context
@@ -84,18 +83,6 @@ def print_table(table: "Table") -> None:
         console.print(table)
     with results():
         print(drawn.get(), end="")
-
-
-def check_writable(path: Path | None) -> None:
-    """Check that a result file can be written before starting the work."""
-    if path is None:
-        return
-    if not path.absolute().parent.is_dir():
-        raise SightlineError(f"{path}: its folder does not exist", f"mkdir -p {path.parent}")
-    if path.is_dir():
-        raise SightlineError(f"{path}: is a folder, not a file", "Specify a file name.")
-    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
-        raise SightlineError(f"{path}: you do not have permission to write to it", "Choose another location.")
 
 
 @contextmanager

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sightline.cli.console import (
-    check_writable,
     named_options,
     print_json,
     print_lines,
@@ -17,6 +16,7 @@ from sightline.cli.console import (
 )
 from sightline.cli.options import MODELS, At, Imports, ModelName
 from sightline.errors import SightlineError
+from sightline.files import check_writable
 from sightline.fusion_names import FusionRule
 
 if TYPE_CHECKING:
@@ -129,7 +129,6 @@ def evaluate(
     from sightline.cli.progress import evaluating
 
     check_writable(json_file)
-    check_writable(ranks)
     asked: dict[str, Any] = {"lang": [one.strip() for one in lang.split(",")] if "," in lang else lang, "names": names}
     with named_options(), evaluating() as progress:
         found: Evaluation | Languages | NamesEvaluation = sightline.evaluate(

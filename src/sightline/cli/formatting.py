@@ -16,6 +16,7 @@ from sightline.languages.scripts import NAMES
 from sightline.media import raw, video
 from sightline.media.file_types import RAW_SUFFIXES, VIDEO_SUFFIXES
 from sightline.retrieval.results import Hit, SearchResult
+from sightline.unicode_text import as_unicode
 
 Form = Literal["lines", "json", "paths", "null"]
 
@@ -260,8 +261,8 @@ def _item_json(item: Item) -> dict[str, Any]:
     known = {
         "id": item.id,
         "path": file.path,
-        "file": str(file.where),
-        "root": str(file.root),
+        "file": as_unicode(file.where),
+        "root": as_unicode(file.root),
         "text": item.text,
         "width": item.width,
         "height": item.height,

@@ -1,7 +1,8 @@
 """A collection of indexed items, opened for searching."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -15,21 +16,22 @@ from sightline.collection.catalog.timeline import Timeline
 from sightline.collection.catalog.where import compile_where
 from sightline.collection.image_text.database import TextDatabase
 from sightline.collection.image_text.words import MarkedLine, marked, query_words, split_quotes
+from sightline.collection.item_ids import check_id, check_ids
 from sightline.collection.locate import model_for_collection, resolve_location
 from sightline.collection.locks import ReadWriteLock
 from sightline.collection.manifest import Manifest, check_model, read_manifest
 from sightline.collection.query_text.phrases import Understood, understand
 from sightline.collection.search import CollectionSearch
 from sightline.collection.vectors import open_vectors
-from sightline.errors import CollectionError
+from sightline.errors import CollectionError, OptionError
 from sightline.fusion_names import FusionRule
 from sightline.media import ImageLike
 from sightline.retrieval.cascade import Cascade
 from sightline.retrieval.costs import Costs
 from sightline.retrieval.duplicates import Duplicates
 from sightline.retrieval.language import language_of
-from sightline.retrieval.options import SearchOptions
-from sightline.retrieval.query import Encode, ItemKind, encode
+from sightline.retrieval.options import SearchOptions, check_whole
+from sightline.retrieval.query import Encode, ItemKind, check_readable, encode
 from sightline.retrieval.results import SearchResult
 from sightline.stores.base import RemoteStore, Store
 
@@ -48,17 +50,20 @@ class Collection:
         catalog: Catalog,
         store: Store,
         model: str | Path | Model | None = None,
+        *,
+        prefer_gpu: bool = False,
     ) -> None:
         self.at = at
         self.manifest = manifest
         self.catalog = catalog
         self.store = store
         self.costs = Costs(manifest.sha256)
-        self._wanted_model = model
+        self._wanted_model, self._prefer_gpu = model, prefer_gpu
         self._model: Model | None = None
         self._timeline: tuple[int | None, Timeline] | None = None  # with the version of the catalog
         self._text: TextDatabase | None = None
         self._cancelled: Callable[[], bool] | None = None
+        self._is_open = True
         self._loading = threading.Lock()
         self._lock = ReadWriteLock()
 
@@ -81,18 +86,15 @@ class Collection:
             manifest, remote = open_remote(place)
             return cls(place, manifest, SharedCatalog(remote), remote, model)
         manifest = read_manifest(place)
-        catalog = Catalog.open(place, trusted=manifest.is_trusted)
-        try:
-            return cls(place, manifest, catalog, open_vectors(place, manifest, prefer_gpu), model)
-        except BaseException:
-            catalog.close()
-            raise
+        catalog, store = _open_files(place, manifest, prefer_gpu)
+        return cls(place, manifest, catalog, store, model, prefer_gpu=prefer_gpu)
 
     def __len__(self) -> int:
         return len(self.catalog)
 
     def __repr__(self) -> str:
-        return f"Collection({str(self.at)!r}: {len(self):,} {self.kind}, model {self.manifest.model})"
+        about = f"{len(self):,} {self.kind}, model {self.manifest.model}" if self._is_open else "closed"
+        return f"Collection({str(self.at)!r}: {about})"
 
     @property
     def kind(self) -> ItemKind:
@@ -130,7 +132,8 @@ class Collection:
     ) -> SearchResult:
         """Find the k items that best match a text, an image or both.
 
-        text, image: what to find. An image is a path, the bytes of a file, a PIL image or an array of uint8.
+        text, image: what to find. An image is a path, the bytes of a file, an open binary file, a PIL image or an array
+            of uint8.
         image_weight: if both are given, how much the image counts, 0 to 1.
         not_: descriptions of what results should not show; one or several.
         where: a filter, such as `taken >= '2023-06-01' and path like 'holiday/%'`.
@@ -155,7 +158,7 @@ class Collection:
             text=text,
             image=image,
             image_weight=image_weight,
-            not_=(not_,) if isinstance(not_, str) else tuple(not_),
+            not_=not_,
             where=where,
             k=k,
             start=start,
@@ -173,9 +176,8 @@ class Collection:
 
     def run(self, options: SearchOptions, model: Model | None = None, encode: Encode = encode) -> SearchResult:
         """Search with prepared options; see `search`. encode: encodes the query."""
-        search = self._search(model, encode)
         with self._lock.read():
-            return search.run(options)
+            return self._search(model, encode).run(options)
 
     @property
     def image_text(self) -> TextDatabase | None:
@@ -195,7 +197,7 @@ class Collection:
 
     def text_in(self, id: int, query: str = "") -> list[MarkedLine]:
         """Return the lines of text in an image, with the words of a query marked; empty if no text was read."""
-        database, hash = self.image_text, self.catalog.hash_of(id)
+        database, hash = self.image_text, self.catalog.hash_of(check_id(id))
         if database is None or hash is None:
             return []
         words, quoted = split_quotes(query)
@@ -216,12 +218,13 @@ class Collection:
         The texts are encoded in one batch. A bundle returns the same numbers as for single texts; a checkpoint
         pads the texts to the same length, so its numbers differ slightly.
         """
+        if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
+            raise OptionError("texts", f"must be several texts, not {texts!r}", "For one text, pass [text].")
         options = [
             SearchOptions(text, k=k, min_relevance=min_relevance, duplicates=duplicates, lang=lang) for text in texts
         ]
-        search = self._search(model)
         with self._lock.read():
-            return search.together(options)
+            return self._search(model).together(options)
 
     def _search(self, model: Model | None = None, encode: Encode = encode) -> CollectionSearch:
         """Return a search with the given model, which must match the collection, by default the collection's own."""
@@ -236,10 +239,13 @@ class Collection:
 
     def check_model(self, model: Model) -> None:
         """Raise an error if a model is not the one that indexed the collection."""
+        if isinstance(model, str | Path):
+            raise OptionError("model", f"must be an open model, not {str(model)!r}", "Pass it to `open` instead.")
         check_model(self.at, self.manifest, model)
 
     def item(self, id: int) -> Item:
         """Return the item with this id; raises an error if it does not exist."""
+        id = check_id(id)
         found = self.items([id])
         if id not in found:
             raise CollectionError(f"{self.at}: no item has the id {id}", "It may have been deleted; search again.")
@@ -250,11 +256,11 @@ class Collection:
 
         where: a filter; of an item with several files, those that match come first.
         """
-        return self.catalog.items(ids, None if where is None else compile_where(where))
+        return self.catalog.items(check_ids(ids), None if where is None else compile_where(where))
 
     def stored_image(self, id: int) -> bytes | None:
         """Return the image that the store keeps of an item: a thumbnail or the file; None if there is none."""
-        return self.store.picture(id) if isinstance(self.store, RemoteStore) else None
+        return self.store.picture(check_id(id)) if isinstance(self.store, RemoteStore) else None
 
     def understand(
         self, text: str, *, literal: Sequence[str] = (), today: date | None = None, lang: str | None = None
@@ -262,9 +268,12 @@ class Collection:
         """Extract dates, file names, folders and albums from a query; search for the result's `words` with its `where`.
 
         literal: phrases to keep as words. today: the reference date for phrases such as "last summer".
-        lang: the language of the query, in which its words are then searched for; by default it is recognised. Phrases
-            that contain words, such as "last summer", are recognised only in English.
+        lang: the language of the query, in which its words are then searched for, one of `model.languages`; by default
+            it is recognised. Phrases that contain words, such as "last summer", are recognised only in English.
         """
+        check_readable(text)
+        if lang is not None:
+            self.model.for_language(lang)  # raises an error if the model does not read it
         words, quoted = split_quotes(text)
         if quoted:  # quoted parts are searched for as they are
             left = self.understand(words, literal=literal, today=today, lang=lang) if words else Understood("")
@@ -288,6 +297,10 @@ class Collection:
 
     def timeline(self, where: str | None = None) -> Timeline:
         """Return all items, or those that match a filter, by time, newest first."""
+        with self._lock.read():
+            return self._by_time(where)
+
+    def _by_time(self, where: str | None) -> Timeline:
         version, known = self.catalog.version(), self._timeline
         if isinstance(self.store, RemoteStore) and self.store.refresh():
             known = None
@@ -297,8 +310,11 @@ class Collection:
 
     def browse(self, where: str | None = None, *, k: int = 10, start: int = 0) -> list[Item]:
         """Return up to k items by time, newest first, after skipping `start`; with a filter, only those that match."""
-        ids = [int(id) for id in self.timeline(where).ids[start : start + k]]
-        found = self.items(ids, where)
+        check_whole("k", k, 0)
+        check_whole("start", start, 0)
+        with self._lock.read():
+            ids = [int(id) for id in self._by_time(where).ids[start : start + k]]
+            found = self.items(ids, where)
         return [found[id] for id in ids if id in found]
 
     @property
@@ -315,6 +331,7 @@ class Collection:
 
         To filter by it: `album = 'NAME'`.
         """
+        ids = check_ids(ids)
         hashes = self.catalog.hashes_of(ids)
         self.albums.add(name, hashes.values())
         return [id for id in dict.fromkeys(ids) if id not in hashes]
@@ -324,6 +341,7 @@ class Collection:
 
         Files are not deleted.
         """
+        ids = check_ids(ids)
         hashes = self.catalog.hashes_of(ids)
         self.albums.remove(name, hashes.values())
         return [id for id in dict.fromkeys(ids) if id not in hashes]
@@ -350,17 +368,47 @@ class Collection:
         return len(self.catalog.items_to_refine(self.store))
 
     def refresh(self) -> bool:
-        """Load what was indexed since the collection was opened; False if nothing has changed."""
+        """Load what was indexed since the collection was opened; False if nothing has changed.
+
+        This includes a collection that was deleted and indexed again, whose items have other ids. If another model
+        indexed it, an error is raised.
+        """
         with self._lock.write():
             self._timeline = None
+            if not isinstance(self.at, Path):
+                return self.store.refresh()
+            manifest = self._current_manifest(self.at)
+            if self.catalog.is_replaced():
+                self._reopen(self.at, manifest)
+                return True
             has_changed = self.store.refresh()
-            if has_changed and isinstance(self.at, Path):
-                self.manifest = replace(self.manifest, fast=read_manifest(self.at).fast)
+            if has_changed:
+                self.manifest = replace(self.manifest, fast=self._current_manifest(self.at).fast)
             return has_changed
+
+    def _current_manifest(self, at: Path) -> Manifest:
+        """Read the manifest again; raises an error if it belongs to a different collection."""
+        manifest = read_manifest(at)
+        if not manifest.is_like(self.manifest):
+            raise CollectionError(
+                f"{at}: was replaced by a collection of {manifest.kind} of the model {manifest.model} "
+                f"({manifest.sha256[:12]}…)",
+                "Open it again.",
+            )
+        return manifest
+
+    def _reopen(self, at: Path, manifest: Manifest) -> None:
+        """Open all files again. Threads that are still reading the old catalog finish with it; it is then closed."""
+        catalog, store = _open_files(at, manifest, self._prefer_gpu)
+        if self._cancelled:
+            catalog.stop_when(self._cancelled)
+        self.store.close()
+        self.manifest, self.catalog, self.store, self._text = manifest, catalog, store, None
 
     def close(self) -> None:
         """Close the collection's files."""
         with self._lock.write():
+            self._is_open = False
             self.store.close()
             self.catalog.close()
             if self._text is not None:
@@ -371,3 +419,14 @@ class Collection:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _open_files(at: Path, manifest: Manifest, prefer_gpu: bool) -> tuple[Catalog, Store]:
+    """Open the catalog and the vectors of a collection for reading."""
+    with ExitStack() as opened:
+        catalog = opened.enter_context(closing(Catalog.open(at, trusted=manifest.is_trusted)))
+        store = opened.enter_context(closing(open_vectors(at, manifest, prefer_gpu)))
+        if catalog.is_replaced():
+            raise CollectionError(f"{at}: was replaced while it was being opened", "Open it again.")
+        opened.pop_all()
+    return catalog, store

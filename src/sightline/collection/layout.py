@@ -7,13 +7,14 @@ from sightline.collection.catalog.integrity import CHECKSUM_FILE
 from sightline.collection.catalog.schema import CATALOG_FILE
 from sightline.collection.image_text.database import TEXT_FILE, TEXT_FOLDER
 from sightline.collection.locks import LOCK_FILE
-from sightline.collection.manifest import COPY_FILE, DEFAULT_FOLDER, MANIFEST_FILE
+from sightline.collection.manifest import COPY_FILE, DEFAULT_FOLDER, MANIFEST_FILE, OWNER_FILE
 from sightline.collection.vectors import VECTORS_FOLDER
 from sightline.files import is_draft
 
 COLLECTION_FILES = (
     MANIFEST_FILE,
     COPY_FILE,
+    OWNER_FILE,
     CATALOG_FILE,
     f"{CATALOG_FILE}-wal",
     f"{CATALOG_FILE}-shm",

@@ -47,9 +47,11 @@ def current_folder() -> Path:
 
 
 def named_path(name: str | Path) -> Path:
-    """Return the path with this name. An empty name is refused: it is usually a mistake, not the current folder."""
+    """Return the path with this name; one that is empty, usually by mistake, or that no file can have is refused."""
     if name == "":
         raise CollectionError("the name of a folder or file is empty", "For the current folder, use a dot.")
+    if "\0" in str(name):
+        raise CollectionError(f"{str(name)!r} has a null byte, so no folder or file has this name", "Leave it out.")
     return Path(name)
 
 

@@ -26,6 +26,9 @@ from sightline.stores.base import Shape
 FORMAT = 1
 MANIFEST_FILE = "manifest.json"
 COPY_FILE = "manifest-copy.json"
+OWNER_FILE = "owner"
+"""The `owner` of the manifest, until that is written: while the store of a new collection is created on a server."""
+
 DEFAULT_FOLDER = ".sightline"
 VECTORS_FOLDER = "vectors"
 

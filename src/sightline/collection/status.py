@@ -9,6 +9,7 @@ from typing import Any
 from sightline.collection.collection import Collection
 from sightline.collection.image_text.database import TextCounts
 from sightline.collection.indexing.report import FileProblem
+from sightline.unicode_text import as_unicode
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class CollectionStatus:
         """Return the status as `sightline status --json` prints it."""
         problems = {"broken": self.broken, "text_problems": self.text_problems}
         return {
-            "at": self.at,
+            "at": as_unicode(self.at),
             "kind": self.kind,
             "model": self.model,
             "items": self.items,
@@ -60,11 +61,15 @@ class CollectionStatus:
             "suffixes": self.suffixes,
             "bytes": self.bytes,
             "roots": [
-                {"path": one.path, "ready": one.ready, "broken": one.broken, "exists": one.exists} for one in self.roots
+                {"path": as_unicode(one.path), "ready": one.ready, "broken": one.broken, "exists": one.exists}
+                for one in self.roots
             ],
             "albums": self.albums,
             "text": None if self.text is None else self.text._asdict(),
-            **{name: [{"path": one.path, "reason": one.reason} for one in found] for name, found in problems.items()},
+            **{
+                name: [{"path": as_unicode(one.path), "reason": as_unicode(one.reason)} for one in found]
+                for name, found in problems.items()
+            },
         }
 
 

@@ -10,6 +10,7 @@ from sightline.evaluation.rank_files import RankedQuery, ranked_queries, shown, 
 from sightline.evaluation.report import empty_table
 from sightline.evaluation.resampling import Difference
 from sightline.evaluation.result import Evaluation
+from sightline.unicode_text import as_unicode
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -82,7 +83,7 @@ class Comparison:
         for way, words in DIRECTIONS.items():
             won, lost = (f"{self.count(way, kind):,}" for kind in ("won", "lost"))
             notes.append(f"{words}: {won} queries are first only in {b.model}, {lost} only in {a.model}")
-        title = f"{a.model} and {b.model} on {a.data or 'unnamed data'} ({a.lang}, {a.protocol})"
+        title = f"{a.model} and {b.model} on {as_unicode(a.data) or 'unnamed data'} ({a.lang}, {a.protocol})"
         made = empty_table(title, ("", a.model, b.model, "difference"), "\n".join(notes))
         for way, words in DIRECTIONS.items():
             recalls = [one.text_to_image if way == "text_to_image" else one.image_to_text for one in (a, b)]

@@ -19,6 +19,7 @@ from sightline.evaluation.resampling import wilson
 from sightline.evaluation.result import plain
 from sightline.fusion_names import FusionRule
 from sightline.retrieval.costs import Stopwatch
+from sightline.unicode_text import as_unicode
 
 PROMPTS = (
     "a photo of a {}.",
@@ -73,8 +74,8 @@ class NamesEvaluation:
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON values."""
         return {
-            "model": self.model,
-            "data": self.data,
+            "model": as_unicode(self.model),
+            "data": as_unicode(self.data),
             "protocol": "names",
             "stages": list(self.stages),
             "fusion": self.fusion,
@@ -83,7 +84,9 @@ class NamesEvaluation:
             "names": {**plain(self.names), "labels": len(self.labels)},
             "ci95": plain(self.ci95),
             "prompts": list(self.prompts),
-            "unreadable": [{"image": one.place, "reason": one.reason} for one in self.unreadable],
+            "unreadable": [
+                {"image": as_unicode(one.place), "reason": as_unicode(one.reason)} for one in self.unreadable
+            ],
             "seconds": plain(self.seconds),
         }
 

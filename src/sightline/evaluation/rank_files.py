@@ -10,7 +10,9 @@ from urllib.parse import quote
 import numpy as np
 
 from sightline.errors import EvaluationError
+from sightline.evaluation.metrics import DIRECTIONS
 from sightline.evaluation.result import Evaluation
+from sightline.files import check_writable
 
 TOP = 100
 """The number of results per query in a TREC run."""
@@ -71,9 +73,18 @@ def _in_rank(results: list[str], right: Sequence[str], rank: float) -> tuple[str
 
 
 def check_ranks_file(path: Path) -> None:
-    """Reject a file name without the suffix of a known format."""
+    """Reject a file name without the suffix of a known format, and one that `write_ranks` could not write to."""
     if path.suffix.lower() not in (".csv", *_TREC):
         raise EvaluationError(f"{path}: unknown file format for ranks", "Use a name that ends in .csv, .run or .trec.")
+    for file in _files(path):
+        check_writable(file)
+
+
+def _files(path: Path) -> list[Path]:
+    """Return the files that `write_ranks` writes."""
+    if path.suffix.lower() == ".csv":
+        return [path]
+    return [path.with_suffix(f".{direction}{suffix}") for direction in DIRECTIONS for suffix in (path.suffix, ".qrels")]
 
 
 def write_ranks(found: Evaluation, path: Path) -> list[Path]:
@@ -83,21 +94,18 @@ def write_ranks(found: Evaluation, path: Path) -> list[Path]:
     NAME.text_to_image.run and NAME.text_to_image.qrels, NAME.image_to_text.run and NAME.image_to_text.qrels.
     """
     check_ranks_file(path)
-    queries = list(ranked_queries(found))
+    queries, files = list(ranked_queries(found)), _files(path)
     if path.suffix.lower() == ".csv":
         rows = ([one.direction, one.query, one.text, shown(one.rank), "".join(one.results[:1])] for one in queries)
         write_csv(path, ("direction", "query", "text", "rank", "first"), rows)
-        return [path]
-    written = []
-    for direction in ("text_to_image", "image_to_text"):
-        run, qrels = (path.with_suffix(f".{direction}{suffix}") for suffix in (path.suffix, ".qrels"))
+        return files
+    for direction, run, qrels in zip(DIRECTIONS, files[::2], files[1::2], strict=True):
         of_direction = [one for one in queries if one.direction == direction]
         run.write_text("".join(_run_lines(of_direction, found.model)), encoding="utf-8")
         right = [(one.query, name) for one in of_direction for name in sorted(one.right)]
         lines = (f"{_trec(query)} 0 {_trec(name)} 1\n" for query, name in right)
         qrels.write_text("".join(lines), encoding="utf-8")
-        written += [run, qrels]
-    return written
+    return files
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -8,6 +8,7 @@ from sightline.evaluation.languages import Languages
 from sightline.evaluation.metrics import DIRECTIONS, RECALLS
 from sightline.evaluation.names import NamesEvaluation
 from sightline.evaluation.result import Evaluation
+from sightline.unicode_text import as_unicode
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -61,7 +62,7 @@ def _languages(found: Languages) -> "Table":
 
 def _names(found: NamesEvaluation) -> "Table":
     """Return the top-1 and top-5 percentages with their 95 % intervals."""
-    title = f"{found.model} on {found.data or 'unnamed data'}: {', '.join(found.stages)}"
+    title = f"{found.model} on {as_unicode(found.data) or 'unnamed data'}: {', '.join(found.stages)}"
     caption = f"{len(found.ranks):,} images, {len(found.labels):,} labels, {len(found.prompts)} prompts"
     shown = empty_table(title, [name.replace("top", "top ") for name in found.names], caption)
     intervals = found.ci95

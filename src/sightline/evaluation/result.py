@@ -14,6 +14,7 @@ from sightline.errors import EvaluationError
 from sightline.evaluation.metrics import RECALLS, Ranks, summary
 from sightline.evaluation.resampling import Difference, Interval, bootstrap_both, paired_difference
 from sightline.evaluation.test_set import Questions
+from sightline.unicode_text import as_unicode
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,20 +150,19 @@ class Evaluation(Recalls):
         only_if = {"distractor_captions": self.distractor_captions, "translated_by": self.translated_by}
         return {
             **{name: getattr(self, name) for name in names},
+            "model": as_unicode(self.model),
+            "data": as_unicode(self.data),
             "stages": list(self.stages),
             **{name: value for name, value in only_if.items() if value},
             **self.numbers(),
             "ci95": plain(self.ci95),
             "problems": dict(self.problems),
-            "unreadable": [{"image": _text(one.place), "reason": _text(one.reason)} for one in self.unreadable],
+            "unreadable": [
+                {"image": as_unicode(one.place), "reason": as_unicode(one.reason)} for one in self.unreadable
+            ],
             "seconds": plain(self.seconds),
             "seed": self.seed,
         }
-
-
-def _text(words: str) -> str:
-    """Replace characters that UTF-8 cannot encode, such as undecodable bytes in an image's name."""
-    return words.encode("utf-8", "replace").decode("utf-8")
 
 
 def _mean(summaries: list[dict[str, float]]) -> dict[str, float]:

@@ -15,6 +15,7 @@ from sightline.media import ImageSource, Preprocess, open_image, require_pixels,
 from sightline.media.frame import Box
 from sightline.retrieval.query import check_readable
 from sightline.stores.base import Part, RefinableStore, Store
+from sightline.unicode_text import as_unicode
 
 _PARTS: tuple[Part, ...] = ("fragments", "states")
 
@@ -52,7 +53,7 @@ class Explanation:
         rows, columns = self.words[0].grid.shape
         return {
             "query": self.text,
-            "picture": self.image.name,
+            "picture": as_unicode(self.image.name),
             "rows": rows,
             "columns": columns,
             "box": _box_json(self.box),
@@ -165,7 +166,7 @@ class CodesExplained:
         """Return the JSON that `sightline explain --codes --json` prints."""
         return {
             "query": self.text,
-            "picture": self.image.name,
+            "picture": as_unicode(self.image.name),
             "words": list(self.words),
             "box": _box_json(self.box),
             "text_codes": _rounded(self.to_words),

@@ -110,6 +110,18 @@ def open_framed(source: ImageSource, at_least: int | None, max_pixels: int, *, p
         raise diagnose(source.name, kind, data, error, max_pixels) from error
 
 
+def upright_rgb(image: Image.Image, name: str, max_pixels: int = MAX_PIXELS) -> Image.Image:
+    """Return a copy of an image that Pillow has opened, as `open_image` returns the image of a file."""
+    check_pixels(name, image.size, max_pixels)
+    if not all(image.size):
+        raise MediaError(name, f"has no pixels: {image.width} x {image.height}", "Pass another image.")
+    try:
+        image.load()
+        return FramedImage.whole(to_rgb(image)).upright(_orientation(_exif(image))).image
+    except Exception as error:  # as in open_framed
+        raise MediaError(name, f"cannot be read: {error}", "Pass an image that is complete and not closed.") from error
+
+
 def _bytes_of(source: ImageSource) -> bytes:
     data = source.read()
     if not data:

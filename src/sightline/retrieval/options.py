@@ -1,6 +1,7 @@
 """The options of a search, the same in Python, on the command line and over HTTP."""
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Literal, get_args
@@ -41,7 +42,7 @@ class SearchOptions:
     text: str | None = None
     image: ImageLike | None = None
     image_weight: float = 0.5
-    not_: str | tuple[str, ...] = ()
+    not_: str | Sequence[str] = ()
     where: str | None = None
     k: int = 10
     start: int = 0
@@ -56,11 +57,13 @@ class SearchOptions:
     lang: str | None = None
 
     def __post_init__(self) -> None:
+        if self.image is not None:
+            object.__setattr__(self, "image", image_source(self.image))  # once, because a file can change
+        if not isinstance(self.not_, Iterable):
+            raise OptionError("not_", f"must be a string or several, not {self.not_!r}")
+        if not isinstance(self.not_, str):
+            object.__setattr__(self, "not_", tuple(self.not_))
         self._check_types()
-        for name, least in _WHOLE.items():
-            value = getattr(self, name)
-            if isinstance(value, Integral) and int(value) < least:
-                raise OptionError(name, f"must be at least {least}, not {value}")
         for name in ("min_relevance", "image_weight"):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 1:
@@ -85,16 +88,15 @@ class SearchOptions:
         for words in self.unwanted:
             if not isinstance(words, str):
                 raise OptionError("not_", f"must be a string or several, not {words!r}")
-        for name in _WHOLE:
+        for name, least in _WHOLE.items():
             value = getattr(self, name)
             is_missing = value is None and name not in ("k", "start")
-            if not (is_missing or isinstance(value, Integral) or (name == "late" and value == "all")):
-                kinds = "a whole number or 'all'" if name == "late" else "a whole number"
-                raise OptionError(name, f"must be {kinds}, not {value!r}")
+            if not (is_missing or (name == "late" and isinstance(value, str) and value == "all")):
+                check_whole(name, value, least, "a whole number or 'all'" if name == "late" else "a whole number")
         for name in ("image_weight", "weight", "min_relevance", "budget_ms"):
             value = getattr(self, name)
-            if not isinstance(value, Real) and (value is not None or name == "image_weight"):
-                raise OptionError(name, f"must be a number, not {value!r}")
+            if value is not None or name == "image_weight":
+                _check_number(name, value)
 
     @property
     def unwanted(self) -> tuple[str, ...]:
@@ -116,3 +118,20 @@ class SearchOptions:
         if text is not None and image is not None and self.image_weight in (0, 1):
             text, image = (text, None) if self.image_weight == 0 else (None, image)
         return Query(text, image, self.image_weight, self.unwanted)
+
+
+def check_whole(option: str, value: object, least: int, kind: str = "a whole number") -> None:
+    """Refuse the value of an option that is not a whole number, or too small. kind: what it must be."""
+    if not isinstance(value, Integral):
+        raise OptionError(option, f"must be {kind}, not {value!r}")
+    if int(value) < least:
+        raise OptionError(option, f"must be at least {least}, not {value}")
+
+
+def _check_number(option: str, value: object) -> None:
+    if not isinstance(value, Real):
+        raise OptionError(option, f"must be a number, not {value!r}")
+    try:
+        float(value)
+    except OverflowError as error:
+        raise OptionError(option, "is too large") from error

@@ -9,7 +9,7 @@ import numpy as np
 from sightline.arrays import Float32Array
 from sightline.bundle.encoded import Encoded
 from sightline.bundle.model import Model
-from sightline.errors import QueryError
+from sightline.errors import OptionError, QueryError
 from sightline.media import ImageSource, to_input
 
 ItemKind = Literal["images", "texts"]
@@ -56,8 +56,10 @@ class EncodedQuery:
     unwanted: tuple[str, ...] = ()
 
 
-def check_readable(words: str) -> None:
-    """Reject text with bytes that are not UTF-8, which a shell may pass on."""
+def check_readable(words: object) -> None:
+    """Reject what is not a text, and text with bytes that are not UTF-8, which a shell may pass on."""
+    if not isinstance(words, str):
+        raise OptionError("text", f"must be a string, not {words!r}")
     try:
         words.encode()
     except UnicodeEncodeError as error:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from sightline.retrieval.query import Query
+from sightline.unicode_text import as_unicode
 
 HitStage = Literal["embed", "late", "match", "text"]
 
@@ -54,14 +55,17 @@ class Hit:
         return f"Hit({self.rank}, {(self.text or self.path)!r}, {said}, stage={self.stage!r})"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON of a hit in `sightline search --json`; unknown and empty fields are omitted."""
+        """Return the JSON of a hit in `sightline search --json`; unknown and empty fields are omitted.
+
+        In paths, bytes that are not UTF-8 are replaced by U+FFFD, as in `path`; `file` and `root` of the hit are exact.
+        """
         found = {one.name: value for one in fields(self) if (value := getattr(self, one.name)) not in (None, ())}
-        found |= {"file": str(self.file), "root": str(self.root), "score": round(self.score, 6)}
+        found |= {"file": as_unicode(self.file), "root": as_unicode(self.root), "score": round(self.score, 6)}
         if self.relevance is not None:
             found["relevance"] = round(self.relevance, 4)
         for name in ("copies", "folded"):
             if name in found:
-                found[name] = [str(path) for path in found[name]]
+                found[name] = [as_unicode(path) for path in found[name]]
         if self.moments:
             found["moments"] = list(self.moments)
         return found
@@ -137,7 +141,7 @@ class SearchResult:
         """Return everything in `to_json` except the hits."""
         extra = {
             "lang": self.lang,
-            "image": self.query.image.name if self.query.image else None,
+            "image": as_unicode(self.query.image.name) if self.query.image else None,
             "not": list(self.query.without),
             "where": self.where,
             "best_relevance": None if self.best_relevance is None else round(self.best_relevance, 4),
@@ -149,7 +153,7 @@ class SearchResult:
             "did_you_mean": self.did_you_mean,
         }
         return {
-            "query": str(self.query),
+            "query": as_unicode(str(self.query)),
             **{name: value for name, value in extra.items() if value not in (None, [])},
             "took_ms": {part: round(spent, 2) for part, spent in self.took_ms.items()},
         }

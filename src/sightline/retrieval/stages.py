@@ -52,6 +52,8 @@ class Stage:
 MOST_RERANK = 100
 """Maximum number of candidates to match if only the time is limited."""
 
+_MOST_FRAGMENTS = 1_000_000  # no item has so many; stores cannot count to any number
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -129,7 +131,7 @@ def resolve(options: SearchOptions, model: Model, matcher: Model | None = None) 
         rerank=rerank,
         fusion=fusion,
         weight=weight,
-        late_fragments=options.late_fragments,
+        late_fragments=None if options.late_fragments is None else min(options.late_fragments, _MOST_FRAGMENTS),
         budget_ms=options.budget_ms,
         relevance=model.relevance,
         calibration={name: found for name, found in model.calibration.items() if name != "match" or fitted},

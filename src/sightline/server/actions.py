@@ -30,6 +30,7 @@ from sightline.server.limits import Limits
 from sightline.server.problems import RefusedError, not_found
 from sightline.server.requests import Id
 from sightline.server.service import Service
+from sightline.unicode_text import as_unicode
 
 _log = logging.getLogger(__name__)
 
@@ -191,11 +192,7 @@ def _paths(library: Library, ids: Sequence[int], is_local: bool) -> dict[str, An
     with library.use() as members:
         chosen, unknown = _items(members, ids)
         files = {member.outer(item.id): item.files[0] for member, items in chosen for item in items}
-    paths = [
-        os.fspath(files[id].where).encode("utf-8", "replace").decode() if is_local else files[id].path
-        for id in dict.fromkeys(ids)
-        if id in files
-    ]
+    paths = [as_unicode(files[id].where) if is_local else files[id].path for id in dict.fromkeys(ids) if id in files]
     return _with_unknown({"paths": paths}, unknown)
 
 

@@ -9,6 +9,7 @@ from sightline.collection.group import GroupHit, GroupResult
 from sightline.collection.manifest import DEFAULT_FOLDER
 from sightline.retrieval.results import Hit
 from sightline.server.library import Member
+from sightline.unicode_text import as_unicode
 
 
 def text_counts(members: Sequence[Member]) -> dict[str, Any]:
@@ -78,7 +79,7 @@ def _root(root: Path, names: set[str]) -> dict[str, str]:
 
 def folder_name(root: Path) -> str:
     """Return the name of a folder as valid text."""
-    return root.name.encode("utf-8", "replace").decode()
+    return as_unicode(root.name)
 
 
 def version(hash: bytes) -> str:
@@ -140,4 +141,4 @@ def _urls(moments: Mapping[int, float | None], member: Member) -> dict[int, dict
 def _below(path: Path, root: Path) -> str:
     """Return a path relative to the root, or only its name if outside the root. Invalid characters are replaced."""
     shown = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
-    return shown.encode("utf-8", "replace").decode()
+    return as_unicode(shown)

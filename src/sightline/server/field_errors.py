@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from sightline.server.limits import Limits
+from sightline.unicode_text import as_unicode
 
 _MOST = Limits().errors
 _LONGEST_NAME = 100
@@ -58,7 +59,7 @@ def _where(error: Any) -> str:
     if error["type"] == "json_invalid":  # FastAPI gives the position in the text as the location
         return _BODY
     named = (str(part)[:_LONGEST_NAME] for part in error["loc"] if part not in _PARTS)
-    return _readable(".".join(named)) or _BODY
+    return as_unicode(".".join(named)) or _BODY
 
 
 def _what(error: Any) -> str:
@@ -69,16 +70,11 @@ def _what(error: Any) -> str:
     """
     words, context = _WORDS.get(error["type"]), error.get("ctx", {})
     if words is None:
-        return _readable(str(error["msg"]))
+        return as_unicode(str(error["msg"]))
     if error["type"] == "string_pattern_mismatch" and context["pattern"] == r"\S":
         return "must not be blank"
-    return _readable(words.format_map({name: _shown(value) for name, value in context.items()}))
+    return as_unicode(words.format_map({name: _shown(value) for name, value in context.items()}))
 
 
 def _shown(value: object) -> str:
     return f"{value:,.10g}" if isinstance(value, int | float) and abs(value) < 1e10 else str(value)
-
-
-def _readable(text: str) -> str:
-    """Replace characters that UTF-8 cannot encode."""
-    return text.encode("utf-8", "replace").decode()

@@ -31,6 +31,7 @@ def make(server: Server, address: Address, shape: Shape, columns: Columns, descr
     A collection without an index, which a crash may have left, gets one. If the server refuses the index, the
     collection is not created.
     """
+    client_package()  # if it is missing, the error says what to install
     parts = {"index_type": "FLAT", "metric_type": "L2", "params": {}}
     _make(server, parts_name(address.name), _parts_schema(), NOWHERE, [parts], address)
     wanted = [INDEXES[name] for name in (PREFERRED if address.index == AUTO else (address.index,))]

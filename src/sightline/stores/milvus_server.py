@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sightline.errors import StoreError
+from sightline.errors import StoreError, UnreachableServerError
 from sightline.packages import install_extra
 from sightline.stores.milvus_address import Address
 
@@ -73,11 +73,12 @@ class Server:
 
     def ask(self, call: Callable[["MilvusClient"], T]) -> T:
         """Make a call, retrying until it succeeds or `patience` runs out."""
+        errors = _theirs()
         give_up, wait = time.monotonic() + self.patience, _FIRST_WAIT
         while True:
             try:
                 return call(self._connected())
-            except _theirs() as error:
+            except errors as error:
                 if not _may_pass(error):
                     raise RefusedError(f"{self.address}: {_said(error)}") from error
                 if time.monotonic() + wait > give_up:
@@ -97,7 +98,7 @@ class Server:
         return self._client
 
     def _away(self, error: Exception) -> StoreError:
-        return StoreError(
+        return UnreachableServerError(
             f"no Milvus server answers at {self.address.host}:{self.address.port}: {_said(error)}",
             "Start it, or check the address, the network and MILVUS_TOKEN. What was already written is safe.",
         )
@@ -134,6 +135,7 @@ def _everything(
 
 def _theirs() -> tuple[type[Exception], ...]:
     """Return the exception types that pymilvus and grpc raise."""
+    client_package()
     import grpc
     from pymilvus.exceptions import MilvusException
 

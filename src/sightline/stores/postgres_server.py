@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
-from sightline.errors import StoreError
+from sightline.errors import StoreError, UnreachableServerError
 from sightline.stores.postgres_address import PostgresAddress
 from sightline.stores.postgres_driver import driver, run
 from sightline.stores.postgres_vectors import register
@@ -142,7 +142,7 @@ class PostgresServer:
             connection.close()
 
     def _away(self, error: Exception) -> StoreError:
-        return StoreError(
+        return UnreachableServerError(
             f"no PostgreSQL server answers at {self.address.server}: {_said(error)}",
             "Start it, or check the address and the network. What was already written is safe.",
         )

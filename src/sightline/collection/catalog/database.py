@@ -18,7 +18,7 @@ from sightline.bundle.words import words_in
 from sightline.collection.catalog import integrity
 from sightline.collection.catalog.conditions import Condition
 from sightline.collection.catalog.files import URL_LIST_SUFFIX, Facts, File, Item, PendingFile, Status, shown
-from sightline.collection.catalog.integrity import DamagedCatalogError
+from sightline.collection.catalog.integrity import DamagedCatalogError, FileId, file_id
 from sightline.collection.catalog.moments import CatalogMoments
 from sightline.collection.catalog.readers import Readers
 from sightline.collection.catalog.rows import FACTS, FILE, ROW, Row, from_facts, inside, to_item, to_row, to_stamp
@@ -42,12 +42,23 @@ class Catalog:
     """
 
     def __init__(
-        self, at: Path, connection: sqlite3.Connection | Readers, *, trusted: bool = True, held: ExitStack | None = None
+        self,
+        at: Path,
+        connection: sqlite3.Connection | Readers,
+        *,
+        trusted: bool = True,
+        held: ExitStack | None = None,
+        file: FileId | None = None,
     ) -> None:
-        """held: releases the file when the catalog is closed or is no longer used; see `integrity.held`."""
+        """Catalog of an open connection.
+
+        held: releases the file when the catalog is closed or is no longer used; see `integrity.held`.
+        file: identifies the file that was opened for reading.
+        """
         self.at = at
         self._opened = connection
         self._trusted = trusted
+        self._opened_file = file
         self._release = weakref.finalize(self, (held or ExitStack()).close)
 
     @classmethod
@@ -62,8 +73,9 @@ class Catalog:
                 held.enter_context(integrity.held(path))
             is_checked = integrity.check(path)
             if not write:
-                readers = Readers(lambda: connect(path, write=False))
-                return cls(at, readers, trusted=trusted, held=held.pop_all())
+                file = file_id(path)
+                readers = Readers(lambda: _connect_to(path, file))
+                return cls(at, readers, trusted=trusted, held=held.pop_all(), file=file)
             integrity.forget(path)
             connection = connect(path, write=True)
             held.enter_context(integrity.held(path))  # now that it exists
@@ -100,6 +112,10 @@ class Catalog:
     def version(self) -> int | None:
         """Return a number that changes whenever another process commits a change; None if not opened for reading."""
         return self._opened.version() if isinstance(self._opened, Readers) else None
+
+    def is_replaced(self) -> bool:
+        """Return whether the file that was opened for reading has been deleted, or replaced by another one."""
+        return self._opened_file not in (None, file_id(self.at / CATALOG_FILE))
 
     def close(self) -> None:
         """Close the file; uncommitted changes are lost."""
@@ -384,3 +400,17 @@ class Catalog:
         for start in range(0, len(ids), _AT_ONCE):
             some = [int(id) for id in ids[start : start + _AT_ONCE]]
             yield from self.connection.execute(f"{query} ({', '.join('?' * len(some))}) {order}", some).fetchall()
+
+
+def _connect_to(path: Path, file: FileId | None) -> sqlite3.Connection:
+    """Connect to a catalog for reading; raises an error if it is no longer the file that was opened first."""
+    try:
+        connection = connect(path, write=False)
+    except CollectionError:
+        if file_id(path) == file:
+            raise
+    else:
+        if file_id(path) == file:
+            return connection
+        connection.close()
+    raise CollectionError(f"{path.parent}: was replaced while it was open", "Call `refresh`, or open it again.")

@@ -24,6 +24,9 @@ _AT_ONCE = 4 << 20
 _WAIT_MS = 1000  # how long to wait for readers at the end of writing
 _opening = threading.Lock()
 
+FileId = tuple[int, int]
+"""The device and inode of a file. While a file is open, no other file gets its inode, even if it was deleted."""
+
 
 @dataclass(slots=True)
 class _Held:
@@ -33,7 +36,7 @@ class _Held:
     users: int = 0
 
 
-_held: dict[tuple[int, int], _Held] = {}  # by device and inode
+_held: dict[FileId, _Held] = {}
 
 
 class DamagedCatalogError(CollectionError):
@@ -51,6 +54,15 @@ def check_files(path: Path) -> None:
         except OSError as error:
             way_out = "Delete it." if error.errno == errno.EINVAL else "Check the permissions of its folder."
             raise CollectionError(f"{error.filename}: {error.strerror}", way_out) from error
+
+
+def file_id(path: Path) -> FileId | None:
+    """Identify the file at a path; None if there is none."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def check(path: Path) -> bool:

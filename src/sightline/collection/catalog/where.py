@@ -25,7 +25,7 @@ from typing import Literal, NamedTuple
 from sightline.close_names import did_you_mean
 from sightline.collection.catalog.conditions import Condition, to_sql
 from sightline.collection.catalog.filter_fields import FIELDS
-from sightline.errors import QueryError
+from sightline.errors import OptionError, QueryError
 from sightline.stores.filters import ColumnKind, Filter, Joined, Negated, Sign, Test, Value
 
 COLUMNS: tuple[str, ...] = tuple(FIELDS)
@@ -79,6 +79,8 @@ def compile_where(expression: str) -> Condition:
       ^^^^^^
     Did you mean "height"?
     """
+    if not isinstance(expression, str):
+        raise OptionError("where", f"must be a string, not {expression!r}")
     return to_sql(parse_where(expression))
 
 

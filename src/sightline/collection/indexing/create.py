@@ -18,6 +18,7 @@ from sightline.collection.locks import Notify, write_lock
 from sightline.collection.manifest import (
     FORMAT,
     MANIFEST_FILE,
+    OWNER_FILE,
     FastGraph,
     Manifest,
     check_kind,
@@ -30,15 +31,16 @@ from sightline.collection.manifest import (
 )
 from sightline.collection.trust import check_roots
 from sightline.collection.vectors import vectors_folder
-from sightline.errors import CollectionError, DamagedStoreError
-from sightline.files import remove_drafts
+from sightline.errors import CollectionError, DamagedStoreError, StoreError
+from sightline.files import read_regular, remove_drafts, write_atomic
 from sightline.media import blank
 from sightline.retrieval.query import ItemKind
 from sightline.stores.base import Shape, Store
-from sightline.stores.head import HEAD_FILE
+from sightline.stores.head import HEAD_FILE, read_head
 from sightline.stores.local import LocalStore
 from sightline.stores.opening import remote_store
 
+_OWNER_BYTES = 16
 _log = logging.getLogger(__name__)
 
 
@@ -79,9 +81,10 @@ def open_to_write(
                 check_roots(at, roots - url_lists, url_lists, named)
             if before is None:
                 _drop_unknown_vectors(at, manifest, notify or _log.warning)
-            if manifest != before or not manifest.is_trusted or not is_intact(at):
-                write_manifest(at, manifest)
             with closing(_store(at, manifest, notify or _log.warning, verify)) as vectors:
+                if manifest != before or not manifest.is_trusted or not is_intact(at):
+                    write_manifest(at, manifest)  # only now, as it must not name a server that does not answer
+                (at / OWNER_FILE).unlink(missing_ok=True)
                 repair(catalog, vectors)
                 yield catalog, vectors
 
@@ -131,8 +134,18 @@ def _drop_unknown_vectors(at: Path, manifest: Manifest, notify: Notify) -> None:
     """
     folder = vectors_folder(at)
     if not manifest.store and (folder / HEAD_FILE).exists():
-        notify(f"{at / MANIFEST_FILE} is missing, so the model of its vectors is unknown; encoding all items again")
+        if not _is_empty(folder):  # as after a crash between the creation of the store and of the manifest
+            notify(f"{at / MANIFEST_FILE} is missing, so the model of its vectors is unknown; encoding all items again")
         LocalStore.reset(folder, manifest.shape)
+
+
+def _is_empty(folder: Path) -> bool:
+    """Return whether a folder contains a store without vectors."""
+    try:
+        head = read_head(folder)
+    except StoreError:
+        return False
+    return head is not None and not any(head.counts.values())
 
 
 def forget_fast(at: Path) -> None:
@@ -175,8 +188,23 @@ def _full_manifest(
                 "Index again into another folder with --at.",
             )
         return replace(manifest, location=_location(model), store=url or trusted_store(at, manifest))
-    owner = secrets.token_hex(16) if url else ""
+    owner = _new_owner(at) if url else ""
     return Manifest(FORMAT, kind, model.name, model.sha256, _shape(fast or model, kind), _location(model), url, owner)
+
+
+def _new_owner(at: Path) -> str:
+    """Return the owner of a new collection on a server.
+
+    It is on disk before the store is created, and until the manifest is written: if this run is killed in between, the
+    next one recognises the store as its own.
+    """
+    path = at / OWNER_FILE
+    try:
+        owner = read_regular(path, _OWNER_BYTES * 2).decode("ascii")
+    except FileNotFoundError:
+        owner = secrets.token_hex(_OWNER_BYTES)
+        write_atomic(path, owner)
+    return owner
 
 
 def _location(model: Model) -> str:

@@ -1,5 +1,6 @@
 """Remove folders and files from a collection, or delete a whole collection. Indexed files are never touched."""
 
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,10 +14,12 @@ from sightline.collection.indexing.create import open_to_write
 from sightline.collection.layout import COLLECTION_FILES
 from sightline.collection.locate import current_folder, find_collection, model_for_collection, named_path
 from sightline.collection.locks import Notify, write_lock
-from sightline.collection.manifest import read_manifest
+from sightline.collection.manifest import Manifest, read_manifest, trusted_store
 from sightline.collection.vectors import vectors_folder
-from sightline.errors import CollectionError
+from sightline.errors import CollectionError, UnreachableServerError
 from sightline.stores.local_files import delete_files
+
+_log = logging.getLogger(__name__)
 
 
 def remove(
@@ -61,13 +64,15 @@ def remove(
     return len(rows)
 
 
-def delete_collection(at: str | Path | None = None) -> Path:
-    """Delete a collection: its own files, and its folder if nothing else is in it. Returns the folder."""
+def delete_collection(at: str | Path | None = None, *, notify: Notify | None = None) -> Path:
+    """Delete a collection: its own files, and its folder if nothing else is in it. Returns the folder.
+
+    A collection whose vectors are on a server is refused. If the server cannot be reached, only the folder is deleted.
+
+    notify: called with a message about vectors that may be left on a server; by default, it is logged.
+    """
     found = find_collection(at).resolve()
-    if read_manifest(found).store:
-        raise CollectionError(
-            f"{found}: its vectors are on a server", "Delete them on the server first, and then this folder."
-        )
+    _check_server(found, read_manifest(found), notify or _log.warning)
     with write_lock(found, wait=False):
         delete_files(vectors_folder(found))
         for folder in (TEXT_FOLDER, ALBUMS_FOLDER):
@@ -79,6 +84,24 @@ def delete_collection(at: str | Path | None = None) -> Path:
         if left.is_dir() and not any(left.iterdir()):  # the folder may also contain pictures
             left.rmdir()
     return found
+
+
+def _check_server(at: Path, manifest: Manifest, notify: Notify) -> None:
+    """Raise an error if the vectors of a collection are on a server."""
+    url = trusted_store(at, manifest)
+    if not url:
+        return
+    from sightline.collection.remote.access import is_stored
+
+    try:
+        has_vectors = is_stored(manifest)
+    except UnreachableServerError as error:
+        notify(f"{error.what}\nOnly {at} is deleted. If there are vectors at {url}, they stay there.")
+        return
+    if has_vectors:
+        raise CollectionError(
+            f"{at}: its vectors are on a server, at {url}", "Delete them on the server first, and then this folder."
+        )
 
 
 def _path(root: Path, raw: bytes) -> Path:

@@ -19,7 +19,7 @@ from sightline.collection.indexing.shards_and_urls import is_container, scan_con
 from sightline.collection.indexing.targets import check_exists, kind_of, location, targets
 from sightline.collection.indexing.texts import scan_texts
 from sightline.collection.indexing.writer import Writer
-from sightline.collection.locate import named_path
+from sightline.collection.locate import model_for_indexing, named_path
 from sightline.collection.locks import Notify
 from sightline.collection.manifest import read_manifest
 from sightline.datasets.regions.store import is_region_store
@@ -36,7 +36,7 @@ def index(
     folders: Sequence[str | Path] | str | Path = (),
     *,
     at: str | Path | None = None,
-    model: str | Path | Model = "default",
+    model: str | Path | Model | None = None,
     progress: IndexProgress | None = None,
     wait: bool | float = True,
     notify: Notify | None = None,
@@ -54,6 +54,7 @@ def index(
         text is a line of a `.txt` file, or in a `.jsonl` file a string or an object with `text` or `caption` and
         optionally `id`.
     at: the collection's folder; by default `.sightline` in the folder that is indexed.
+    model: by default the model that indexed the collection, and the bundled model for a new one.
     wait, notify: what to do while another process indexes the same collection; see `locks.write_lock`.
     prune: delete the items of a folder that is missing or no longer has images.
     retry: read unreadable files again even if they have not changed, and check all vectors for damage.
@@ -74,6 +75,7 @@ def index(
     if is_store_url(at):
         raise CollectionError(f"{at}: is the URL of a store, not a folder", "Pass it with --store.")
     at = location(at, places)
+    model = model_for_indexing(at, model)
     kind = kind_of(places) if places else read_manifest(at).kind
     opened = (load(model) if isinstance(model, str | Path) else model).with_threads(1)  # one batch per thread
     fast = _fast_variant(opened, kind) if quick else None

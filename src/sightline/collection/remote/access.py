@@ -52,6 +52,12 @@ def open_remote_to_write(at: Path, manifest: Manifest) -> RemoteStore:
     )
 
 
+def is_stored(manifest: Manifest) -> bool:
+    """Return whether the server has the store of this collection, and not of another one or none."""
+    existing = _manifest_at(remote_store(manifest.store), manifest.store)
+    return existing is not None and existing.owner == manifest.owner
+
+
 def _manifest_at(kind: type[RemoteStore], url: str) -> Manifest | None:
     """Return the manifest of the collection in a store; None if there is no store."""
     text = kind.read_description(url)

@@ -77,6 +77,7 @@ SLOW = (
     "onnx_export",
     "browser",
     "scale",
+    "stores",
     "collection",
     "replication",
     "benchmarks",

@@ -71,7 +71,7 @@ def test_a_refused_index_leaves_no_store(
         with pytest.raises(CollectionError, match="no collection at this URL"):
             Collection.open(milvus.url(name))
     monkeypatch.undo()
-    assert index(photos, at=tmp_path / "at", model=Instant()).new == 14
+    assert index(photos, at=tmp_path / "at", model=Instant(), store=milvus.url(name)).new == 14
     assert len(names(milvus.url(name))) == 13
 
 

@@ -23,7 +23,7 @@ from sightline.registry.loader import locate
 
 gc.disable()  # until all tests are collected: imports leave nothing to collect
 
-EXAMPLES = int(os.environ.get("SIGHTLINE_EXAMPLES", "40"))  # others each time, so that many runs try many
+EXAMPLES = int(os.environ.get("SIGHTLINE_EXAMPLES", "30"))  # others each time, so that many runs try many
 hypothesis.settings.register_profile("sightline", deadline=None, max_examples=EXAMPLES)  # a busy machine is no failure
 hypothesis.settings.load_profile("sightline")
 

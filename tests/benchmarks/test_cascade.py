@@ -1,6 +1,7 @@
 """The cascade that a bundle should have is chosen by what was measured."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,24 @@ def test_ranks_are_those_of_searches(tmp_path: Path, tiny_bundle: Path) -> None:
     texts = [record.captions_in("en")[0] for record in records[:2]]
     with Collection.open(cascade.gallery(records[:2], records[2:], model, tmp_path), model) as collection:
         ranks = cascade.ranks_of(collection, model, texts, 0, 2)
-        cosine, matched = cascade.times_of(collection, model, texts, [(0, 0), (0, 2)])
+        times = cascade.times_of(collection, model, texts, [(0, 0), (0, 2)])
     assert set(ranks) <= {1.0, 2.0, 3.0}
-    assert 0 < cosine < matched
+    assert min(times) > 0
+
+
+def test_times_are_medians_of_searches_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def search(_: Any, __: Any, caption: str, late: int, rerank: int) -> SimpleNamespace:
+        asked.append((caption, rerank))
+        return SimpleNamespace(took_ms={"encode": float(len(caption)), "match": float(late + rerank)})
+
+    monkeypatch.setattr(cascade, "search", search)
+    found = cascade.times_of(None, None, ["a", "bb", "cccccc"], [(0, 0), (25, 20)])  # type: ignore[arg-type]
+    assert found == [2.0, 47.0]
+    assert asked[2:] == [(caption, rerank) for caption in ("a", "bb", "cccccc") for rerank in (0, 20)], (
+        "after a warm-up"
+    )
 
 
 def test_a_gain_is_of_the_same_questions_with_an_interval_that_holds_it() -> None:
